@@ -1,0 +1,81 @@
+"""What arguments must be: each check names the argument, what came and what was expected."""
+
+import torch
+from torch import Tensor
+
+
+def shape_of(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape)
+
+
+def require_tensor(name: str, tensor: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} is a {type(tensor).__name__}: expected a torch.Tensor")
+
+
+def require_floating(name: str, tensor: Tensor) -> None:
+    require_tensor(name, tensor)
+    if not tensor.dtype.is_floating_point:
+        raise ValueError(
+            f"{name} has shape {shape_of(tensor)} and dtype {tensor.dtype}: expected floating point numbers"
+        )
+
+
+def require_rows(name: str, tensor: Tensor) -> None:
+    require_floating(name, tensor)
+    if tensor.dim() < 2:
+        raise ValueError(f"{name} has shape {shape_of(tensor)}: expected (..., positions, features)")
+
+
+def require_same_batch(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    if tensor.shape[:-2] != other.shape[:-2]:
+        raise ValueError(
+            f"{name} has shape {shape_of(tensor)} and {other_name} has shape {shape_of(other)}: "
+            "expected the same leading dimensions (use expand to share one over a batch)"
+        )
+    if tensor.dtype != other.dtype:
+        raise ValueError(
+            f"{name} has shape {shape_of(tensor)} and dtype {tensor.dtype}: expected {other.dtype}, "
+            f"the dtype of {other_name}"
+        )
+
+
+def require_query_and_key(query: Tensor, key: Tensor) -> None:
+    require_rows("query", query)
+    require_rows("key", key)
+    if query.shape[-1] == 0:
+        raise ValueError(f"query has shape {shape_of(query)}: expected at least one feature (key_dim)")
+    if key.shape[-1] != query.shape[-1]:
+        raise ValueError(
+            f"key has shape {shape_of(key)}: expected the last dimension to be {query.shape[-1]}, "
+            f"the key_dim of query, whose shape is {shape_of(query)}"
+        )
+    require_same_batch("key", key, "query", query)
+
+
+def require_value(value: Tensor, key: Tensor) -> None:
+    require_rows("key", key)
+    require_rows("value", value)
+    if value.shape[-2] != key.shape[-2]:
+        raise ValueError(
+            f"value has shape {shape_of(value)}: expected {key.shape[-2]} rows, one for each row of key, "
+            f"whose shape is {shape_of(key)}"
+        )
+    require_same_batch("value", value, "key", key)
+
+
+def require_mask(mask: Tensor, scores_shape: torch.Size) -> None:
+    require_tensor("mask", mask)
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"mask has shape {shape_of(mask)} and dtype {mask.dtype}: expected torch.bool, True = may attend"
+        )
+    try:
+        fits = torch.broadcast_shapes(mask.shape, scores_shape) == scores_shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"mask has shape {shape_of(mask)}: expected one that broadcasts to {tuple(scores_shape)}, "
+            "the shape of the scores"
+        )
