@@ -1,0 +1,23 @@
+"""What several test files share."""
+
+import os
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the Chromium that Playwright is to drive.
+
+    Without one the test is skipped, except where the environment sets CI: there a missing
+    browser is a failure, so that browser tests cannot vanish unnoticed.
+    """
+    names = ("chromium", "chromium-browser", "google-chrome")
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    reason = f"needs a browser: none of {', '.join(names)} is on PATH"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
