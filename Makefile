@@ -1,0 +1,54 @@
+# The commands of the course. Each makes or refreshes .venv first, if that is needed.
+# Another Python: make PYTHON=python3.12 book
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Written last, so that an interrupted installation leaves none and is done again.
+READY := .venv/installed
+
+UNITS := $(sort $(notdir $(patsubst %/,%,$(wildcard solutions/*/))))
+HOMEWORK := $(patsubst exercises/%,homework/%,$(wildcard exercises/*/*.ipynb))
+
+.DEFAULT_GOAL := help
+.PHONY: help book lab release grade test clean
+MAKEFLAGS += --no-builtin-rules
+
+help: ## show this list
+	@echo "Commands of the course on attention:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+book: $(READY) ## build the book as HTML, and say where it is
+	$(BIN)/jupyter-book build . -W -n --keep-going
+	@echo "The book is in $(CURDIR)/_build/html/index.html"
+
+lab: $(READY) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/homework
+
+release: $(READY) ## write exercises/ from solutions/
+	@for unit in $(UNITS); do $(BIN)/nbgrader generate_assignment "$$unit" --force || exit 1; done
+
+grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attention_operator
+	$(BIN)/python -m attncourse.grading $(UNIT)
+
+test: $(READY) ## run the tests
+	$(BIN)/pytest
+
+clean: ## remove .venv, the built book and caches; never homework, submissions or marks
+	rm -rf .venv _build attncourse.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find attncourse book tests -name __pycache__ -prune -exec rm -rf {} +
+
+# Only a copy that is missing is made: what a student has written stays.
+homework/%.ipynb: | exercises/%.ipynb
+	@mkdir -p $(@D)
+	@cp $| $@
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed, and PYTHON=$(PYTHON) is not that." \
+	    "Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	  echo "$(PYTHON) lacks its venv module. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "Installing the course and what it needs into .venv: a few minutes the first time."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
+	@touch $@
