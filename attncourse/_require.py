@@ -27,12 +27,22 @@ def require_rows(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} has shape {shape_of(tensor)}: expected (..., positions, features)")
 
 
+def require_key(key: Tensor) -> None:
+    require_rows("key", key)
+    if key.shape[-2] == 0:
+        raise ValueError(f"key has shape {shape_of(key)}: expected at least one key")
+
+
 def require_same_batch(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
     if tensor.shape[:-2] != other.shape[:-2]:
         raise ValueError(
             f"{name} has shape {shape_of(tensor)} and {other_name} has shape {shape_of(other)}: "
             "expected the same leading dimensions (use expand to share one over a batch)"
         )
+    require_same_dtype(name, tensor, other_name, other)
+
+
+def require_same_dtype(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
     if tensor.dtype != other.dtype:
         raise ValueError(
             f"{name} has shape {shape_of(tensor)} and dtype {tensor.dtype}: expected {other.dtype}, "
@@ -42,7 +52,7 @@ def require_same_batch(name: str, tensor: Tensor, other_name: str, other: Tensor
 
 def require_query_and_key(query: Tensor, key: Tensor) -> None:
     require_rows("query", query)
-    require_rows("key", key)
+    require_key(key)
     if query.shape[-1] == 0:
         raise ValueError(f"query has shape {shape_of(query)}: expected at least one feature (key_dim)")
     if key.shape[-1] != query.shape[-1]:
@@ -54,7 +64,6 @@ def require_query_and_key(query: Tensor, key: Tensor) -> None:
 
 
 def require_value(value: Tensor, key: Tensor) -> None:
-    require_rows("key", key)
     require_rows("value", value)
     if value.shape[-2] != key.shape[-2]:
         raise ValueError(

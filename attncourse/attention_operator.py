@@ -12,10 +12,12 @@ from torch import Tensor
 
 from attncourse._require import (
     require_floating,
+    require_key,
     require_mask,
     require_query_and_key,
     require_rows,
     require_same_batch,
+    require_same_dtype,
     require_value,
     shape_of,
 )
@@ -170,10 +172,10 @@ def attention(
     F. Fleuret, *The Little Book of Deep Learning*, section 4.8, equations 4.1 and 4.2.
     Vaswani et al., *Attention is all you need*, 2017, equation 1.
     """
-    require_value(value, key)
     if not 0.0 <= dropout_p <= 1.0:
         raise ValueError(f"dropout_p is {dropout_p}: expected a probability, from 0 to 1")
     weights = attention_weights(query, key, mask, scale=scale)  # (..., num_queries, num_keys)
+    require_value(value, key)
     if dropout_p > 0.0:
         weights = torch.dropout(weights, dropout_p, train=True)
     output = weights @ value  # (..., num_queries, value_dim)
@@ -230,14 +232,19 @@ def additive_attention(
     and translate*, 2015, appendix A.1.2.
     """
     require_rows("query", query)
-    require_rows("key", key)
+    require_key(key)
     require_same_batch("key", key, "query", query)
     require_value(value, key)
-    require_floating("score_weight", score_weight)
+    for name, weight in (
+        ("query_weight", query_weight),
+        ("key_weight", key_weight),
+        ("score_weight", score_weight),
+    ):
+        require_floating(name, weight)
+        require_same_dtype(name, weight, "query", query)
     if score_weight.dim() != 1:
         raise ValueError(f"score_weight has shape {shape_of(score_weight)}: expected (hidden_dim,)")
     for name, weight, rows in (("query_weight", query_weight, query), ("key_weight", key_weight, key)):
-        require_floating(name, weight)
         expected = (rows.shape[-1], score_weight.shape[0])
         if shape_of(weight) != expected:
             raise ValueError(f"{name} has shape {shape_of(weight)}: expected {expected}")
