@@ -133,7 +133,7 @@ def link(read: str) -> str:
 _WITHOUT_CASE = {
     "unwritten": (
         "not written yet.",
-        "Replace the line `raise NotImplementedError()` by your code, run that cell, then run this one again.",
+        "Replace the line `raise NotImplementedError()` by your code, run that cell, then run this again.",
     ),
     "not callable": (
         "a function is expected, and what came is {failure.name}.",
