@@ -2,9 +2,10 @@
 # Another Python: make PYTHON=python3.12 book
 
 PYTHON ?= python3
-BIN := .venv/bin
 # Written last, so that an interrupted installation leaves none and is done again.
 READY := .venv/installed
+# Activated, because nbgrader looks for its helpers on PATH.
+IN_VENV := . .venv/bin/activate &&
 
 UNITS := $(sort $(notdir $(patsubst %/,%,$(wildcard solutions/*/))))
 HOMEWORK := $(patsubst exercises/%,homework/%,$(wildcard exercises/*/*.ipynb))
@@ -18,20 +19,20 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 book: $(READY) ## build the book as HTML, and say where it is
-	$(BIN)/jupyter-book build . -W -n --keep-going
+	$(IN_VENV) jupyter-book build . -W -n --keep-going
 	@echo "The book is in $(CURDIR)/_build/html/index.html"
 
 lab: $(READY) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises
-	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/homework
+	$(IN_VENV) jupyter lab --LabApp.default_url=/lab/tree/homework
 
 release: $(READY) ## write exercises/ from solutions/
-	@for unit in $(UNITS); do $(BIN)/nbgrader generate_assignment "$$unit" --force || exit 1; done
+	$(IN_VENV) for unit in $(UNITS); do nbgrader generate_assignment $$unit --force || exit 1; done
 
 grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attention_operator
-	$(BIN)/python -m attncourse.grading $(UNIT)
+	$(IN_VENV) python -m attncourse.grading $(UNIT)
 
 test: $(READY) ## run the tests
-	$(BIN)/pytest
+	$(IN_VENV) pytest
 
 clean: ## remove .venv, the built book and caches; never homework, submissions or marks
 	rm -rf .venv _build attncourse.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -50,5 +51,5 @@ $(READY): requirements.txt pyproject.toml
 	  echo "$(PYTHON) lacks its venv module. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@echo "Installing the course and what it needs into .venv: a few minutes the first time."
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
 	@touch $@

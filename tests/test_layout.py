@@ -1,0 +1,175 @@
+"""One unit, one name, the same place in every room; and who may import whom."""
+
+import ast
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "attncourse"
+UNITS = sorted(path.name for path in (ROOT / "solutions").glob("[!.]*") if path.is_dir())
+ROOMS = (
+    "book/{}.md",
+    "attncourse/{}.py",
+    "attncourse/checks/{}.py",
+    "solutions/{0}/{0}.ipynb",
+    "exercises/{0}/{0}.ipynb",
+    "tests/test_{}.py",
+)
+NOTEBOOKS = [ROOT / room / unit / f"{unit}.ipynb" for room in ("solutions", "exercises") for unit in UNITS]
+
+
+def ours(folder):
+    """The names in a folder, without those that Jupyter and Python leave behind."""
+    return sorted(
+        path.name for path in folder.iterdir() if path.name not in (".ipynb_checkpoints", "__pycache__")
+    )
+
+
+# --- rooms ---
+
+
+def test_there_are_units():
+    assert "attention_operator" in UNITS
+
+
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("unit", UNITS)
+def test_every_unit_has_its_file_in_every_room(unit, room):
+    assert (ROOT / room.format(unit)).is_file()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_every_unit_is_in_the_table_of_contents(unit):
+    assert re.search(rf"\bbook/{unit}\b", (ROOT / "_toc.yml").read_text())
+
+
+def test_only_units_have_exercises():
+    assert ours(ROOT / "exercises") == UNITS
+
+
+@pytest.mark.parametrize("room", ["solutions", "exercises"])
+@pytest.mark.parametrize("unit", UNITS)
+def test_nothing_lies_beside_a_notebook(unit, room):
+    # nbgrader copies whatever lies there to the students.
+    assert ours(ROOT / room / unit) == [f"{unit}.ipynb"]
+
+
+# --- imports ---
+
+CHAIN = ("attention_operator", "masking", "multihead", "transformer")
+SHARED = {"__init__", "_require", "plots", "checks", "grading"}
+MODULES = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in PACKAGE.rglob("*.py")}
+MODELS = MODULES - SHARED
+
+
+def may_import(module):
+    """The modules of the package that `module` may import; what is not named here builds on the chain."""
+    return {
+        "_require": set(),
+        "plots": set(),
+        "__init__": MODELS,
+        "checks": MODELS | {"__init__", "_require", "checks"},
+        "grading": {"checks", "grading"},
+        **{name: {"_require", *CHAIN[:index]} for index, name in enumerate(CHAIN)},
+    }.get(module, {"_require", *CHAIN})
+
+
+def imports(path):
+    """The modules of the package that a file imports, by their first name below the package."""
+    package = path.relative_to(ROOT).parent.parts
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            module = [*above, *(node.module or "").split(".")]
+            names = [[*filter(None, module), alias.name] for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name[0] == "attncourse":
+                # What is imported from the package itself and is no module comes by its __init__.
+                found.add(name[1] if len(name) > 1 and name[1] in MODULES else "__init__")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import attncourse", {"__init__"}),
+        ("import torch, attncourse.masking", {"masking"}),
+        ("from attncourse import attention, checks", {"__init__", "checks"}),
+        ("from attncourse.checks.judge import Judge", {"checks"}),
+        ("def f():\n    from .. import grading", {"grading"}),
+        ("from ..attention_operator import attention", {"attention_operator"}),
+        ("from . import judge", {"checks"}),
+        ("from .judge import Judge", {"checks"}),
+        ("import os, torch.nn", set()),
+    ],
+)
+def test_imports_are_found(source, found, monkeypatch, tmp_path):
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    monkeypatch.setitem(globals(), "MODULES", {"attention_operator", "masking", "checks", "grading"})
+    path = tmp_path / "attncourse/checks/unit.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    assert imports(path) == found
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_a_module_imports_only_what_it_may(path):
+    module = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    assert imports(path) <= may_import(module)
+
+
+# --- notebooks ---
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_notebook_is_in_normal_form(path):
+    notebook = nbformat.read(path, nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    advice = f"in JupyterLab's terminal: jupyter nbconvert --clear-output --inplace {path.relative_to(ROOT)}"
+    assert path.read_text(encoding="utf-8") == nbformat.writes(notebook) + "\n", advice
+    for cell in notebook.cells:
+        assert not cell.get("outputs"), advice
+        assert cell.get("execution_count") is None, advice
+    assert set(notebook.metadata) <= {"kernelspec", "language_info"}
+    assert notebook.metadata.kernelspec.name == "python3"
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_committed_release_is_what_the_source_generates(unit, tmp_path):
+    shutil.copytree(ROOT / "solutions" / unit, tmp_path / "solutions" / unit)
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
+    run = subprocess.run(
+        ["nbgrader", "generate_assignment", unit], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    generated = (tmp_path / "exercises" / unit / f"{unit}.ipynb").read_text(encoding="utf-8")
+    committed = (ROOT / "exercises" / unit / f"{unit}.ipynb").read_text(encoding="utf-8")
+    assert committed == generated, "run make release and commit exercises/"
+
+
+# --- machines ---
+
+
+def test_no_committed_file_names_a_place_on_someones_machine():
+    git = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if git.returncode:
+        pytest.skip("needs the git repository, to know which files are committed")
+    places = re.compile(rb"(?<![\w.~)}%-])(?:/(?:work|home|root|Users|tmp/\w+)/\w|[A-Z]:\\Users)")
+    found = {
+        name: match.group().decode()
+        for name in filter(None, git.stdout.split("\0"))
+        if (ROOT / name).is_file() and (match := places.search((ROOT / name).read_bytes()))
+    }
+    assert not found
