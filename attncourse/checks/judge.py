@@ -84,11 +84,21 @@ def judge(task: Task, cases: Sequence[Case], answers: Sequence[Answer]) -> Verdi
     Returns
     -------
     Verdict
+
+    Raises
+    ------
+    ValueError
+        If there is not one answer for each case, and no interruption explains it.
     """
+    stopped_early = bool(answers) and answers[-1].failure is not None
+    if len(answers) > len(cases) or (len(answers) < len(cases) and not stopped_early):
+        raise ValueError(
+            f"answers has {len(answers)} answers: expected one for each of the {len(cases)} cases"
+        )
     references = probe(task, task.reference, cases, refusing=False)
     problems = [_problem(task, *triple) for triple in zip(cases, answers, references, strict=False)]
     wrong = [number for number, problem in enumerate(problems) if problem is not None]
-    if not wrong and len(problems) == len(cases):
+    if not wrong:
         return Verdict(task.name, True, _praise(task, cases))
 
     first = wrong[0]

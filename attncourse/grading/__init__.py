@@ -1,0 +1,1 @@
+"""Grading a class: what is added to nbgrader."""
