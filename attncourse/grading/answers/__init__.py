@@ -41,5 +41,5 @@ def source_of(function: Callable, name: str) -> str:
     source = textwrap.dedent(inspect.getsource(function))
     definition = ast.parse(source).body[0]
     undecorated = "\n".join(source.splitlines()[definition.lineno - 1 :])
-    # Everywhere, as a function may call itself.
-    return re.sub(rf"\b{function.__name__}\b", name, undecorated)
+    # Everywhere, as a function may call itself; but not the attributes of the same name.
+    return re.sub(rf"(?<![\w.]){function.__name__}\b", name, undecorated)
