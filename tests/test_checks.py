@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import attncourse
 from attncourse import checks
 from attncourse.checks.judge import judge
-from attncourse.checks.probe import Answer, Foreign, plain, probe
-from attncourse.checks.task import call_with_inputs
+from attncourse.checks.probe import Answer, Foreign, Misfit, given, plain, probe
+from attncourse.checks.task import call_with_inputs, registry
 from attncourse.grading.answers import right_answers, source_of
 
 ROOT = Path(__file__).parent.parent
@@ -410,3 +410,70 @@ def test_fewer_answers_than_cases_never_pass():
     assert judge(attention, cases, answers).passed
     with pytest.raises(ValueError, match="answers has 6 answers: expected one for each of the 7 cases"):
         judge(attention, cases, answers[:-1])
+
+
+# What tasks may be made of ---------------------------------------------------------------
+
+
+@pytest.fixture
+def new_task():
+    """Declare a task for one test only."""
+    known = set(registry)
+    yield checks.Task
+    for name in set(registry) - known:
+        del registry[name]
+
+
+def test_a_given_function_may_do_what_the_answer_may_not(new_task):
+    def twice(layer, x):
+        return layer(layer(x))
+
+    def call(answer, inputs):
+        return answer(given(lambda x: attncourse.attention(x, x, x)), inputs["x"])
+
+    task = new_task("twice", twice, lambda seed: [checks.Case({"x": torch.eye(3)})], call=call)
+    task(twice)
+    error = failed(task, lambda layer, x: twice(layer, attncourse.attention(x, x, x)))
+    assert "not by this road" in error.message
+
+
+def test_an_answer_that_does_not_fit_gets_the_tasks_own_sentence(new_task):
+    class Layer(nn.Linear):
+        pass
+
+    def call(answer, inputs):
+        layer = answer(2, 3)
+        if not hasattr(layer, "weight"):
+            raise Misfit("the layer has no parameter weight")
+        return {name: tuple(parameter.shape) for name, parameter in layer.named_parameters()}
+
+    task = new_task("layer", Layer, lambda seed: [checks.Case({})], call=call)
+    task(Layer)
+    message = failed(task, lambda *sizes: nn.ReLU()).message
+    assert "What differs  the layer has no parameter weight" in message
+    assert "Called with" not in message
+    assert "under 'weight'" in failed(task, lambda a, b: nn.Linear(a, b + 1)).message
+    assert (
+        "the keys should be 'weight', 'bias'"
+        in failed(task, lambda a, b: nn.Linear(a, b, bias=False)).message
+    )
+
+
+def test_masks_come_back_as_bool_and_unchanged(new_task):
+    mask = torch.tensor([[True, False], [True, True]])
+    task = new_task("keep", lambda mask: mask.clone(), lambda seed: [checks.Case({"mask": mask})])
+    task(lambda mask: mask & mask)
+    assert "the dtype should be bool" in failed(task, lambda mask: mask.float()).message
+    assert "where yours is False" in failed(task, lambda mask: torch.zeros_like(mask)).message
+    assert (
+        "changes its argument `mask`" in failed(task, lambda mask: mask.logical_not_().logical_not()).message
+    )
+
+
+def test_tuples_numbers_and_words_are_compared_part_by_part(new_task):
+    task = new_task("parts", lambda: (1.5, "row", True), lambda seed: [checks.Case({})])
+    task(lambda: (torch.tensor(1.5), "row", True))
+    assert "as number 2 of 3: 'column'" in failed(task, lambda: (1.5, "column", True)).message
+    assert "3 things were expected" in failed(task, lambda: (1.5, "row")).message
+    assert "True or False was expected" in failed(task, lambda: (1.5, "row", 1)).message
+    assert "a number was expected" in failed(task, lambda: (True, "row", True)).message

@@ -110,7 +110,7 @@ def judge(task: Task, cases: Sequence[Case], answers: Sequence[Answer]) -> Verdi
     problem = problems[first]
     assert problem is not None
     sections = [f"{task.name}: not right yet.", _facts(task, cases, first, problem, len(wrong))]
-    if failure is not None:
+    if failure is not None and failure.text:
         sections.append(failure.text)
     misconception = recognise(task, cases, answers)
     if misconception is not None:
@@ -171,6 +171,8 @@ class _Problem:
 
 def _problem(task: Task, case: Case, answer: Answer, reference: Answer) -> _Problem | None:
     if answer.failure is not None:
+        if answer.failure.kind == "misfit":
+            return _Problem("nothing that could be used", answer.failure.name)
         return _Problem(f"nothing: it raised {answer.failure.name}")
     if task.compare is not None:
         sentence = task.compare(case.inputs, answer.value)
@@ -290,6 +292,8 @@ def _same(value: Plain, other: Plain) -> bool:
 def _facts(task: Task, cases: Sequence[Case], index: int, problem: _Problem, num_wrong: int) -> str:
     case = cases[index]
     rows = [("Called with", _describe_inputs(case)), ("Came back", problem.came)]
+    if not case.inputs:
+        del rows[0]
     if problem.differs:
         rows.append(("What differs", problem.differs))
     if len(cases) > 1:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -36,9 +37,9 @@ class Failure:
     Parameters
     ----------
     kind : str
-        ``unwritten``, ``not callable``, ``refused``, ``raised`` or ``interrupted``.
+        ``unwritten``, ``not callable``, ``misfit``, ``refused``, ``raised`` or ``interrupted``.
     name : str
-        The exception's type, or what was refused.
+        The exception's type, what was refused, or the sentence that says what does not fit.
     text : str
         The exception's message and the lines of the student's code that led to it.
     """
@@ -75,6 +76,24 @@ class Answer:
 
 class Refused(Exception):
     """The answer called a function that does the task's work in its stead."""
+
+
+class Misfit(Exception):
+    """The answer cannot be used as the task uses it; the message is a sentence for the student.
+
+    For a task's own ``call``: "the layer has no parameter W_Q".
+    """
+
+
+def given(function: Callable) -> Callable:
+    """Let a function that the task hands to the answer do what the answer itself may not."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _Refusal.suspended():
+            return function(*args, **kwargs)
+
+    return call
 
 
 def probe(task: Task, answer: Any, cases: Sequence[Case], *, refusing: bool = True) -> list[Answer]:
@@ -143,6 +162,8 @@ def _probe_case(task: Task, answer: Any, case: Case, refusing: bool) -> Answer:
         return Answer(failure=Failure("interrupted"))
     except Refused as refused:
         return Answer(failure=Failure("refused", str(refused)))
+    except Misfit as misfit:
+        return Answer(failure=Failure("misfit", str(misfit)))
     except (Exception, SystemExit) as error:
         if not callable(answer):
             return Answer(failure=Failure("not callable", _describe_type(answer)))
@@ -166,6 +187,7 @@ def _handed_over(value: Plain, contiguous: bool) -> Plain:
 
 def _changed(value: Plain, original: Plain) -> bool:
     if isinstance(original, Tensor):
+        value, original = value.detach().double(), original.double()
         return value.shape != original.shape or not torch.allclose(value, original, 0, 0, equal_nan=True)
     if isinstance(original, list | tuple):
         return len(value) != len(original) or any(map(_changed, value, original))
@@ -175,12 +197,25 @@ def _changed(value: Plain, original: Plain) -> bool:
 class _Refusal(TorchFunctionMode):
     """Raises :class:`Refused` when a function that the task asks to write is called."""
 
+    _suspended = 0
+
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.task = task
         self.refused = ""
 
+    @classmethod
+    @contextlib.contextmanager
+    def suspended(cls) -> Iterator[None]:
+        cls._suspended += 1
+        try:
+            yield
+        finally:
+            cls._suspended -= 1
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._suspended:
+            return func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         called = name if name in FUSED + self.task.refuses else self._own_function()
         if called:
