@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
-from playwright.sync_api import sync_playwright
 
 from attncourse import checks
 
@@ -227,16 +226,6 @@ def test_a_link_finds_a_label_of_another_page(tmp_path):
 
 
 # The book in a browser
-
-
-@pytest.fixture(scope="session")
-def browser(chromium):
-    # Chromium's own traffic would be taken for the pages'; as root it runs only without its sandbox.
-    quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", *quiet])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")
