@@ -16,9 +16,9 @@ from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 
 from attncourse import checks
-from attncourse.grading.__main__ import Progress, main, table
+from attncourse.grading.__main__ import Progress, grade, main, table
 from attncourse.grading.answers import right_answers, source_of
-from attncourse.grading.course import Marks
+from attncourse.grading.course import NotGraded
 from attncourse.grading.submitted import Submission, look_through
 
 ROOT = Path(__file__).parents[1]
@@ -347,12 +347,16 @@ def test_the_command_grades_reports_and_goes_on(tmp_path):
     assert "This looks like" not in feedback_in(course, unit, "wrong_00")
     assert nbformat.read(cut_short, as_version=4).metadata.attncourse
 
-    # A worse file after a good one is not graded, and that is said.
+    # A worse file after a good one is not graded, and that is said. A check that was deleted
+    # in the meantime does not keep its mark.
     again.write_text("")
+    handed_in["endless"].write_text(nbformat.writes(students["without_a_check"].notebook))
     done = command(course)
     assert done.returncode == 1
-    assert done.stdout.count("unchanged") == 3
+    assert done.stdout.count("unchanged") == 2
     assert f"wrong_00/{unit}/{unit}.ipynb: is empty; the gradebook keeps an earlier mark" in done.stdout
+    assert marks_in(course, unit, "endless") == students["without_a_check"].marks
+    assert f"endless, {unit}: no mark for check_{exercise.tasks[0].name}" in done.stdout
 
 
 def test_the_command_works_where_there_is_nothing_to_grade(tmp_path):
@@ -404,6 +408,7 @@ def test_everything_out_of_place_is_named(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     (tmp_path / "submitted" / "gil").mkdir()
+    (tmp_path / "submitted" / "ada [2]").mkdir()
     submissions, problems = look_through(tmp_path / "submitted", ["unit"], ["unit", "other"])
     assert [(found.student, found.unit) for found in submissions] == [("ada", "unit")]
     assert {(problem.place.removeprefix("submitted/"), problem.ungraded) for problem in problems} == {
@@ -414,6 +419,7 @@ def test_everything_out_of_place_is_named(tmp_path, monkeypatch):
         ("eve.ipynb", True),
         ("fay/mystery", True),
         ("gil", True),
+        ("ada [2]", True),
     }
     assert any("unit (1).ipynb: rename it" in problem.words for problem in problems)
 
@@ -461,13 +467,64 @@ def test_the_fingerprint_changes_with_everything_that_the_mark_depends_on(tmp_pa
         path.write_text(content)
         seen.add(submission.digest(source))
     assert len(seen) == 5
+    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / ".ipynb_checkpoints" / "unit-checkpoint.ipynb").write_text("looked at")
     assert submission.digest(source) in seen
+
+
+class Rehearsal:
+    """A course in which nothing is run: it says what it was asked to do."""
+
+    def __init__(self):
+        self.asked = []
+
+    def prepare(self, unit):
+        if unit == "broken":
+            raise NotGraded("cells were removed")
+
+    def points(self, unit):
+        return {"check_a": 2}
+
+    def is_graded(self, submission):
+        return submission.student == "done"
+
+    def grade(self, submission):
+        self.asked.append(submission.student)
+        if submission.student == "locked":
+            raise PermissionError("permission denied")
+
+    def give_feedback(self, submission):
+        pass
+
+    def marks(self, submission):
+        return {"check_a": 1.5}
+
+    def remarks(self, submission):
+        return []
+
+
+@pytest.mark.parametrize(("force", "asked"), [(False, ["locked", "new"]), (True, ["done", "locked", "new"])])
+def test_one_after_the_other_whatever_happens_to_them(force, asked, capsys):
+    students = [Submission(name, "unit", Path(name)) for name in ("done", "locked", "new")]
+    course = Rehearsal()
+    lines, problems = grade(course, [Submission("ada", "broken", Path("ada")), *students], force=force)
+    assert course.asked == asked
+    assert [(problem.place, problem.words) for problem in problems] == [
+        ("broken", "is not graded at all: cells were removed"),
+        ("locked/unit.ipynb", "permission denied; the gradebook keeps an earlier mark"),
+    ]
+    assert "new, unit: 1.5 of 2 points" in capsys.readouterr().out
+    assert [line.split()[-1] for line in lines if line.startswith(("done", "locked", "new"))] == [
+        "1.5",
+        "graded",
+        "1.5",
+    ]
 
 
 def test_the_table_has_a_line_for_everyone():
     rows = {
-        "ada": Marks("ada", {"check_a": 2.0, "check_b": 0.5}),
-        "ben": Marks("ben", {"check_a": None, "check_b": 0}),
+        "ada": {"check_a": 2.0, "check_b": 0.5},
+        "ben": {"check_a": None, "check_b": 0},
     }
     lines = table("unit", {"check_a": 2, "check_b": 1}, {**rows, "cem": None})
     assert [line.split() for line in lines if line] == [
@@ -492,6 +549,6 @@ def test_progress_on_a_terminal_says_how_long_it_takes(monkeypatch, capsys):
         progress.end(submission, "3 points")
     progress.close()
     printed = capsys.readouterr().out
-    assert "[2/3] ben, about 10 s left" in printed
-    assert "[3/3] cem, about 5 s left" in printed
+    assert "[2/3] ben, about 0:00:10 left" in printed
+    assert "[3/3] cem, about 0:00:05 left" in printed
     assert printed.endswith("15 s for 3 notebooks.\n")

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from attncourse.grading.course import LOG, Course, Marks, NotGraded
@@ -83,23 +84,30 @@ def grade(
         for submission in of_unit:
             progress.begin(submission)
             rows[submission.student] = None
-            unchanged = not force and course.is_graded(submission)
             try:
+                unchanged = not force and course.is_graded(submission)
                 if not unchanged:
                     course.grade(submission)
                 course.give_feedback(submission)
-            except NotGraded as reason:
-                progress.end(submission, "not graded")
-                earlier = "; the gradebook keeps an earlier mark" if course.marks(submission).total else ""
+            except (NotGraded, OSError) as reason:
+                progress.end(submission, "not graded", worked=False)
+                earlier = (
+                    "; the gradebook keeps an earlier mark" if any(course.marks(submission).values()) else ""
+                )
                 problems.append(Problem(shown(submission.notebook), f"{reason}{earlier}"))
             else:
                 rows[submission.student] = marks = course.marks(submission)
-                points = f"{marks.total:g} of {sum(course.points(unit).values()):g} points"
-                progress.end(submission, points, "unchanged since it was graded" if unchanged else None)
+                outcome = f"{total(marks):g} of {sum(course.points(unit).values()):g} points"
+                outcome += ", unchanged since it was graded" if unchanged else ""
+                progress.end(submission, outcome, worked=not unchanged)
                 problems += course.remarks(submission)
         lines += table(unit, course.points(unit), rows)
     progress.close()
     return lines, problems
+
+
+def total(marks: Marks) -> float:
+    return sum(mark or 0 for mark in marks.values())
 
 
 def table(unit: str, points: dict[str, float], rows: dict[str, Marks | None]) -> list[str]:
@@ -110,9 +118,9 @@ def table(unit: str, points: dict[str, float], rows: dict[str, Marks | None]) ->
     for student, marks in rows.items():
         cells = "  not graded"
         if marks is not None:
-            scores = (marks.scores[name] for name in points)
+            scores = (marks[name] for name in points)
             cells = "".join(f"{'?' if score is None else format(score, 'g'):>5}" for score in scores)
-            cells += f"{marks.total:>7g}"
+            cells += f"{total(marks):>7g}"
         lines.append(f"{student:<{width}}{cells}")
     legend = [
         f"{number:>3} {name.removeprefix('check_')} ({most:g})"
@@ -136,19 +144,13 @@ class Progress:
             left = ""
             if self.times:
                 seconds = (self.number - self.done) * sum(self.times) / len(self.times)
-                left = (
-                    f", about {seconds:.0f} s left"
-                    if seconds < 100
-                    else f", about {seconds / 60:.0f} min left"
-                )
+                left = f", about {timedelta(seconds=round(seconds))} left"
             print(f"[{self.done + 1}/{self.number}] {submission.student}{left}", end="", flush=True)
 
-    def end(self, submission: Submission, outcome: str, without_work: str | None = None) -> None:
+    def end(self, submission: Submission, outcome: str, *, worked: bool = True) -> None:
         self.done += 1
-        if without_work is None:
+        if worked:
             self.times.append(time.monotonic() - self.started)
-        else:
-            outcome += f", {without_work}"
         start = "\r\x1b[2K" if self.live else ""
         print(
             f"{start}[{self.done}/{self.number}] {submission.student}, {submission.unit}: {outcome}",

@@ -7,8 +7,7 @@ import sysconfig
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +26,12 @@ from attncourse.grading.submitted import Problem, Submission
 LOG = ".nbgrader.log"
 
 
+# The mark of every graded cell, by its name; None where it has none.
+Marks = dict[str, float | None]
+
+
 class NotGraded(Exception):
     """A submission could not be graded; the message says why, and is meant for the instructor."""
-
-
-@dataclass(frozen=True)
-class Marks:
-    """One student's marks in one unit; None where a cell has none.
-
-    Parameters
-    ----------
-    student : str
-    scores : dict of str to float or None
-        By the name of the graded cell.
-    """
-
-    student: str
-    scores: dict[str, float | None]
-
-    @property
-    def total(self) -> float:
-        return sum(score or 0 for score in self.scores.values())
 
 
 class Stamp(NbGraderPreprocessor):
@@ -75,13 +59,10 @@ class TaskMarks(ExportPlugin):
             writer = csv.writer(file)
             writer.writerow(["assignment", "student_id", "cell", "score", "max_score"])
             for assignment in gradebook.assignments:
-                for submission in sorted(
-                    assignment.submissions, key=lambda submission: submission.student_id
-                ):
-                    for notebook in submission.notebooks:
-                        for grade in notebook.grades:
-                            row = (assignment.name, submission.student_id, grade.name)
-                            writer.writerow([*row, _score(grade), grade.max_score])
+                for submission in sorted(assignment.submissions, key=lambda one: one.student_id):
+                    for grade in (grade for notebook in submission.notebooks for grade in notebook.grades):
+                        row = (assignment.name, submission.student_id, grade.name)
+                        writer.writerow([*row, _score(grade), grade.max_score])
 
 
 class Course:
@@ -149,6 +130,11 @@ class Course:
         reason = submission.unreadable()
         if reason is not None:
             raise NotGraded(reason)
+        # nbgrader would leave the mark of an earlier submission where this one lacks the check.
+        with self._grades(submission) as grades:
+            for grade in grades:
+                grade.auto_score = None
+                grade.needs_manual_grade = True
         with self._set(assignment_id=submission.unit, student_id=submission.student):
             converter = Autograde(coursedir=self.folders, parent=self.app)
             converter.force = True
@@ -179,21 +165,15 @@ class Course:
             if any(output.get("ename") == "CellTimeoutError" for output in cell.get("outputs", ())):
                 name = cell.metadata.get("nbgrader", {}).get("grade_id", cell.get("id", "a cell"))
                 yield Problem(place, f"{name} did not come to an end in time and was stopped", False)
-        without = [name for name, score in self.marks(submission).scores.items() if score is None]
-        if without:
-            yield Problem(
-                place, f"no mark for {', '.join(without)}: not in the notebook that was handed in", False
-            )
+        missing = ", ".join(name for name, mark in self.marks(submission).items() if mark is None)
+        if missing:
+            yield Problem(place, f"no mark for {missing}: not in the notebook that was handed in", False)
 
     def marks(self, submission: Submission) -> Marks:
         """The marks that the gradebook has for a submission."""
-        scores: dict[str, float | None] = {}
-        with self._gradebook() as gradebook, suppress(MissingEntry):
-            notebook = gradebook.find_submission_notebook(
-                submission.unit, submission.unit, submission.student
-            )
-            scores = {grade.name: _score(grade) for grade in notebook.grades}
-        return Marks(submission.student, {name: scores.get(name) for name in self.points(submission.unit)})
+        with self._grades(submission) as grades:
+            found = {grade.name: _score(grade) for grade in grades}
+        return {name: found.get(name) for name in self.points(submission.unit)}
 
     def export(self) -> list[str]:
         """Write everyone's marks, by unit and by task, and return the names of the files."""
@@ -204,6 +184,18 @@ class Course:
 
     def _gradebook(self) -> Gradebook:
         return Gradebook(self.folders.db_url, self.folders.course_id)
+
+    @contextmanager
+    def _grades(self, submission: Submission) -> Iterator[list[Any]]:
+        """The gradebook's rows for a submission; what is changed in them is kept."""
+        with self._gradebook() as gradebook:
+            try:
+                unit, student = submission.unit, submission.student
+                grades = gradebook.find_submission_notebook(unit, unit, student).grades
+            except MissingEntry:
+                grades = []
+            yield grades
+            gradebook.db.commit()
 
     def _step(self, step: str) -> Path:
         return Path(self.folders.root, getattr(self.folders, f"{step}_directory"))

@@ -1,5 +1,6 @@
 """What lies in ``submitted/``: the submissions to grade, and what is in the wrong place."""
 
+import glob
 import hashlib
 import json
 import os
@@ -45,6 +46,8 @@ class Submission:
         """A fingerprint of all that the mark depends on: the files handed in and the unit's source."""
         digest = hashlib.sha256(source.read_bytes())
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
+            if ".ipynb_checkpoints" in path.parts:  # comes of merely looking at it in JupyterLab
+                continue
             digest.update(str(path.relative_to(self.folder)).encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()
@@ -87,6 +90,9 @@ def look_through(
     for student in _visible(submitted):
         if not student.is_dir():
             problems.append(_stray(student, "<student>/<unit>/<unit>.ipynb"))
+            continue
+        if glob.escape(student.name) != student.name:
+            problems.append(Problem(shown(student), "is not graded: nbgrader takes no *, ? or [ in a name"))
             continue
         inside = _visible(student)
         if not inside:
