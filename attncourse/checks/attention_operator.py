@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attncourse import attention_operator
-from attncourse.checks.task import Case, Task
+from attncourse.checks.task import Case, Task, normal_source
 
 SOFTMAX = (
     "softmax",
@@ -20,16 +20,6 @@ SOFTMAX = (
 )
 
 
-def _normal(seed: int) -> Any:
-    """A source of normal tensors: ``normal(3, 4)`` has shape (3, 4), variance 1."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
-
-    return normal
-
-
 # ---------------------------------------------------------------------------------------
 # One query at a time
 # ---------------------------------------------------------------------------------------
@@ -40,7 +30,7 @@ def _single_query(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _single_query_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
 
     def case(num_keys: int, key_dim: int, value_dim: int, note: str = "", **how: Any) -> Case:
         dtype = how.pop("dtype", torch.float32)
@@ -138,6 +128,39 @@ def hard_choice(query, key, value):
 
 
 @single_query.misconception(
+    "the sum of one score goes on into the next",
+    hint="""Print the scores one by one. Each key's sum over the features has to start again at 0.""",
+    read="attention_operator#one-query",
+)
+def sum_goes_on(query, key, value):
+    scores = (key @ query).cumsum(0) / math.sqrt(query.shape[0])
+    exponentials = torch.exp(scores - scores.max())
+    return (exponentials / exponentials.sum()) @ value
+
+
+@single_query.misconception(
+    "each exponential is divided by the sum so far, not by the whole sum",
+    hint="""The sum under the fraction bar runs over all the keys, for every weight. It must be complete
+    before the first weight can be made.""",
+    read="attention_operator#one-query",
+)
+def sum_so_far(query, key, value):
+    exponentials = torch.exp(key @ query / math.sqrt(query.shape[0]))
+    return (exponentials / exponentials.cumsum(0)) @ value
+
+
+@single_query.misconception(
+    "the weights are returned instead of the average",
+    hint="""You have the last sum still before you: the weights say how much of each value the output
+    takes.""",
+    read="attention_operator#one-query",
+)
+def weights_only(query, key, value):
+    exponentials = torch.exp(key @ query / math.sqrt(query.shape[0]))
+    return exponentials / exponentials.sum()
+
+
+@single_query.misconception(
     "all keys get the same weight",
     hint="""The plain mean of the values does not depend on the query. Where does the query enter?""",
     read="attention_operator#one-query",
@@ -152,19 +175,22 @@ def plain_mean(query, key, value):
 
 
 def _softargmax_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
     apart = normal(3, 4)
     apart[0] += 1000
     apart[2] -= 1000
+    far = 100 * normal(4, 6)
+    far[range(4), [5, 0, 2, 4]] += 1000  # the largest score stands somewhere else in each row
     return [
         Case({"scores": normal(3, 4)}),
         Case({"scores": normal(5)}, "a single row"),
         Case({"scores": normal(4, 4)}, "as many queries as keys"),
         Case({"scores": normal(2, 3, 5, dtype=torch.float64)}, "a batch in double precision"),
-        Case({"scores": 1000 * normal(3, 6)}, "scores in the thousands"),
+        Case({"scores": far}, "scores in the thousands"),
         Case({"scores": normal(2, 5) - 1000}, "scores around -1000"),
         Case({"scores": apart}, "rows that lie a thousand apart"),
         Case({"scores": normal(2, 4, 3)}, "scores that are not contiguous", contiguous=False),
+        Case({"scores": normal(1, 3, 1)}, "a batch of one with a single key"),
     ]
 
 
@@ -192,6 +218,48 @@ def overflows(scores):
 def one_maximum(scores):
     exponentials = torch.exp(scores - scores.max())
     return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+@softargmax.misconception(
+    "the first score of the row is subtracted instead of its maximum",
+    hint="""Subtracting any score of the row changes no weight, but does it bound what exp is asked for? Think
+    of a row whose first score is its smallest.""",
+    read="attention_operator#stable-softargmax",
+)
+def subtracts_first(scores):
+    exponentials = torch.exp(scores - scores[..., :1])
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+@softargmax.misconception(
+    "the smallest score is subtracted instead of the largest",
+    hint="""Now no exponent is negative, and the largest is the difference between the ends of the row.
+    Which exponents can never overflow?""",
+    read="attention_operator#stable-softargmax",
+)
+def subtracts_smallest(scores):
+    exponentials = torch.exp(scores - scores.amin(-1, keepdim=True))
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+@softargmax.misconception(
+    "the exponentials are not divided by their sum",
+    hint="""The maximum is taken care of; the fraction bar is not. What must each row add up to?""",
+    read="attention_operator#softargmax",
+)
+def never_divided(scores):
+    return torch.exp(scores - scores.amax(-1, keepdim=True))
+
+
+@softargmax.misconception(
+    "a sum or maximum along the rows lost its dimension",
+    hint="""`sum(-1)` of a tensor of shape (3, 4) has shape (3,), which broadcasts along the wrong dimension,
+    or not at all. There is an argument that keeps the dimension.""",
+    read="attention_operator#stable-softargmax",
+)
+def loses_dimension(scores):
+    exponentials = torch.exp(scores - scores.amax(-1))
+    return exponentials / exponentials.sum(-1)
 
 
 @softargmax.misconception(
@@ -243,7 +311,7 @@ def normalises_columns(scores):
     "dimension 1 is normalised instead of the last one",
     hint="""Dimension 1 is the last one only if there are exactly two. With a batch in front it is another.
     How do you say "the last" in PyTorch?""",
-    read="attention_operator#batches",
+    read="attention_operator#rows-and-columns",
 )
 def normalises_dim_1(scores):
     shifted = scores - scores.amax(1, keepdim=True)
@@ -288,7 +356,7 @@ def divided_by_sum(scores):
 
 
 def _attention_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
 
     def case(
         batch: tuple[int, ...], queries: int, keys: int, dim: int, value_dim: int, note: str, **how: Any
@@ -301,6 +369,9 @@ def _attention_cases(seed: int) -> list[Case]:
         }
         return Case(inputs, note, **how)
 
+    large = case((), 3, 5, 4, 2, "scores in the thousands, in double precision", dtype=torch.float64)
+    large.inputs["query"] *= 1000
+
     return [
         case((), 3, 5, 4, 2, "no batch"),
         case((), 4, 4, 8, 8, "everything square"),
@@ -309,6 +380,8 @@ def _attention_cases(seed: int) -> list[Case]:
         case((3, 2), 2, 7, 16, 4, "two batch dimensions"),
         case((3,), 3, 3, 9, 9, "a batch as large as the number of positions"),
         case((2,), 4, 6, 5, 3, "inputs that are not contiguous", contiguous=False),
+        case((1,), 1, 4, 3, 2, "a batch of one with a single query"),
+        large,
     ]
 
 
@@ -387,7 +460,7 @@ def attention_over_queries(query, key, value):
 @attention.misconception(
     "dimension 1 is normalised, which is the keys only without a batch",
     hint="""Dimensions counted from the front move when a batch is added. Count from the back.""",
-    read="attention_operator#batches",
+    read="attention_operator#rows-and-columns",
 )
 def attention_dim_1(query, key, value):
     return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), 1) @ value
@@ -395,22 +468,64 @@ def attention_dim_1(query, key, value):
 
 @attention.misconception(
     "dimension 0 is normalised, which is the batch when there is one",
-    hint="""The sequences of a batch have nothing to do with each other, but your weights share out one whole
-    among them. Over which dimension does one query's attention run?""",
-    read="attention_operator#batches",
+    hint="""Dimension 0 holds the queries if there is no batch, and the sequences if there is one. Neither
+    shares out one query's attention. Over which dimension does that run?""",
+    read="attention_operator#rows-and-columns",
 )
 def attention_dim_0(query, key, value):
     return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), 0) @ value
 
 
 @attention.misconception(
-    "the transpose turns round the batch, too",
-    hint="""`.T` and `.t()` are meant for matrices. With a batch, only the last two dimensions of the keys
-    may change places.""",
+    "`.T` turns round the batch, too",
+    hint="""`.T` is meant for matrices; with a batch it reverses all the dimensions. Only the last two
+    dimensions of the keys may change places.""",
     read="attention_operator#batches",
 )
 def attention_full_transpose(query, key, value):
+    return torch.softmax(query @ key.T / math.sqrt(query.shape[-1]), -1) @ value
+
+
+@attention.misconception(
+    "the transpose is one that knows matrices only",
+    hint="""Without a batch `.t()` does what you want; with one it refuses. There are transposes that
+    exchange the last two dimensions and carry the others along.""",
+    read="attention_operator#batches",
+)
+def attention_matrix_transpose(query, key, value):
     return torch.softmax(query @ key.t() / math.sqrt(query.shape[-1]), -1) @ value
+
+
+@attention.misconception(
+    "the keys are reshaped instead of transposed",
+    hint="""A reshape to the transposed shape keeps the numbers in their old order and cuts them up anew, so
+    the columns are no longer keys. Print a small matrix both ways.""",
+    read="attention_operator#matrix-form",
+)
+def attention_reshaped(query, key, value):
+    turned = key.reshape(*key.shape[:-2], key.shape[-1], key.shape[-2])
+    return torch.softmax(query @ turned / math.sqrt(query.shape[-1]), -1) @ value
+
+
+@attention.misconception(
+    "the exponential of a large score overflows",
+    hint="""It is right while the scores are small. Your softargmax has to survive large ones, as in the
+    exercise before.""",
+    read="attention_operator#stable-softargmax",
+)
+def attention_overflows(query, key, value):
+    exponentials = torch.exp(query @ key.mT / math.sqrt(query.shape[-1]))
+    return exponentials / exponentials.sum(-1, keepdim=True) @ value
+
+
+@attention.misconception(
+    "the values are averaged with the scores, without a softargmax",
+    hint="""Scores may be negative, and they add up to anything. What turns them into weights is
+    missing.""",
+    read="attention_operator#softargmax",
+)
+def attention_without_softargmax(query, key, value):
+    return query @ key.mT / math.sqrt(query.shape[-1]) @ value
 
 
 @attention.misconception(
@@ -509,15 +624,13 @@ def _picking_compare(inputs: dict[str, Any], query: Any) -> str | None:
     best = int(weights.argmax())
     if best != index:
         return (
-            f"with this query key {best} gets the largest weight, {weights[best]:.3f}, instead of key {index}"
+            f"with this query key {best} gets the largest weight, {weights[best]:.4f}, instead of key {index}"
         )
-    return (
-        f"with this query key {index} gets a weight of {weights[index]:.3f}, less than the {share} asked for"
-    )
+    return f"with this query key {index} gets a weight of {weights[index]:.6f}, less than {share}"
 
 
 def _picking_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
 
     def case(num_keys: int, key_dim: int, index: int, share: float, note: str = "", **how: Any) -> Case:
         return Case(
@@ -600,11 +713,12 @@ def _averaging_compare(inputs: dict[str, Any], query: Any) -> str | None:
     weights = _weights(query, key)
     if weights.max() - weights.min() < 1e-6:
         return None
-    return f"with this query the weights run from {weights.min():.4f} to {weights.max():.4f}, not all equal"
+    difference = (weights.max() - weights.min()).item()
+    return f"with this query the largest and the smallest weight differ by {difference:.3g}"
 
 
 def _averaging_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
     return [
         Case({"key": normal(5, 3)}),
         Case({"key": normal(8, 8)}, "as many keys as features"),
@@ -681,7 +795,21 @@ def _score_scale_cases(seed: int) -> list[Case]:
     ]
 
 
-score_scale = Task("score_scale", _score_scale, _score_scale_cases)
+def _score_scale_compare(inputs: dict[str, Any], factor: Any) -> str | None:
+    if isinstance(factor, Tensor) and factor.numel() == 1:
+        factor = factor.item()
+    if isinstance(factor, bool) or not isinstance(factor, float | int):
+        return "one number was expected: the factor. Is there a `return` at the end of your function?"
+    # Of the unscaled scores the standard deviation is 1 / reference.
+    variance = (factor / _score_scale(**inputs)) ** 2
+    if not abs(variance - 1) <= 1e-5:  # so that NaN is wrong
+        return f"multiplied by your factor, the scores have a variance of {variance:.6g} instead of 1"
+    if factor < 0:
+        return "the size is right, but with a negative factor the best match would get the smallest weight"
+    return None
+
+
+score_scale = Task("score_scale", _score_scale, _score_scale_cases, compare=_score_scale_compare)
 
 
 @score_scale.misconception(
@@ -712,6 +840,25 @@ def scale_by_dim(key_dim, query_std, key_std):
 )
 def scale_by_variances(key_dim, query_std, key_std):
     return 1 / (query_std**2 * key_std**2 * key_dim)
+
+
+@score_scale.misconception(
+    "the standard deviations are multiplied after the division",
+    hint="""Python divides and multiplies from left to right: in `1 / a * b`, the b stands above the fraction
+    bar. Brackets help.""",
+    read="attention_operator#why-the-scale",
+)
+def scale_without_brackets(key_dim, query_std, key_std):
+    return 1 / math.sqrt(key_dim) * query_std * key_std
+
+
+@score_scale.misconception(
+    "the standard deviations stand under the root",
+    hint="""Under the root belongs a variance. You have put standard deviations there.""",
+    read="attention_operator#why-the-scale",
+)
+def scale_under_root(key_dim, query_std, key_std):
+    return 1 / math.sqrt(key_dim * query_std * key_std)
 
 
 @score_scale.misconception(
@@ -803,13 +950,32 @@ def columns_read_as_rows(query, key, value):
 
 
 @column_attention.misconception(
-    "the transpose turns round the batch, too",
-    hint="""`.T` and `.t()` are meant for matrices. With a batch, only the last two dimensions may change
-    places.""",
+    "the scale uses the number of queries instead of the number of features",
+    hint="""The features now run along the other dimension. Which dimension of `query` is summed over in a
+    dot product?""",
+    read="attention_operator#column-convention",
+)
+def columns_scaled_by_queries(query, key, value):
+    return value @ torch.softmax(key.mT @ query / math.sqrt(query.shape[-1]), -2)
+
+
+@column_attention.misconception(
+    "dimension 0 is normalised, which is the keys only without a batch",
+    hint="""Dimensions counted from the front move when a batch is added. Count from the back.""",
+    read="attention_operator#rows-and-columns",
+)
+def columns_dim_0(query, key, value):
+    return value @ torch.softmax(key.mT @ query / math.sqrt(query.shape[-2]), 0)
+
+
+@column_attention.misconception(
+    "`.T` turns round the batch, too",
+    hint="""`.T` is meant for matrices; with a batch it reverses all the dimensions. Only the last two may
+    change places.""",
     read="attention_operator#batches",
 )
 def columns_full_transpose(query, key, value):
-    return value @ torch.softmax(key.t() @ query / math.sqrt(query.shape[-2]), -2)
+    return value @ torch.softmax(key.T @ query / math.sqrt(query.shape[-2]), -2)
 
 
 # ---------------------------------------------------------------------------------------
@@ -844,7 +1010,7 @@ def _layer_case(
 
 
 def _self_attention_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
     return [
         _layer_case(normal, (), 9, 4, 3, 2, "nine words"),
         _layer_case(normal, (), 5, 6, 6, 6, "square weights"),
@@ -877,6 +1043,27 @@ def layer_averages_inputs(x, W_Q, W_K, W_V):
 def layer_keys_from_query_weights(x, W_Q, W_K, W_V):
     query, key, value = x @ W_Q, x @ W_Q, x @ W_V
     return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+
+
+@self_attention.misconception(
+    "queries and keys have changed places",
+    hint="""The queries are made with the weights for keys, and the keys with those for queries. Scores are
+    not symmetric: who asks whom?""",
+    read="attention_operator#not-symmetric",
+)
+def layer_query_key_swapped(x, W_Q, W_K, W_V):
+    query, key, value = x @ W_K, x @ W_Q, x @ W_V
+    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+
+
+@self_attention.misconception(
+    "none of the three weights is used",
+    hint="""The sentence is compared with itself, word by word, and averaged. What the layer can learn, its
+    weights, plays no part.""",
+    read="attention_operator#three-inputs",
+)
+def layer_without_weights(x, W_Q, W_K, W_V):
+    return torch.softmax(x @ x.mT / math.sqrt(x.shape[-1]), -1) @ x
 
 
 @self_attention.misconception(
@@ -941,7 +1128,7 @@ def _most_attended(weights: Tensor) -> Tensor:
 
 
 def _most_attended_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
 
     def case(*shape: int, note: str = "") -> Case:
         return Case({"weights": torch.softmax(2 * normal(*shape), -1)}, note)
@@ -996,9 +1183,28 @@ def least_attended(weights):
 
 
 @most_attended.misconception(
+    "the keys are counted from 1",
+    hint="""Python and PyTorch count from 0: the first key has number 0.""",
+    read="attention_operator#rows-and-columns",
+)
+def counted_from_one(weights):
+    return weights.argmax(-1) + 1
+
+
+@most_attended.misconception(
+    "the weights come along with their positions",
+    hint="""`max` with a dimension returns two things, the largest weights and where they stand. Which of
+    the two is asked for?""",
+    read="attention_operator#rows-and-columns",
+)
+def weights_and_positions(weights):
+    return weights.max(-1)
+
+
+@most_attended.misconception(
     "dimension 1 is searched, which is the keys only without a batch",
     hint="""Dimensions counted from the front move when a batch is added. Count from the back.""",
-    read="attention_operator#batches",
+    read="attention_operator#rows-and-columns",
 )
 def most_attended_dim_1(weights):
     return weights.argmax(1)
@@ -1010,11 +1216,12 @@ def most_attended_dim_1(weights):
 
 
 def _mended_layer_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
     return [
         _layer_case(normal, (), 5, 4, 4, 4, "no batch"),
         _layer_case(normal, (2,), 3, 4, 4, 4, "a batch"),
         _layer_case(normal, (4,), 4, 4, 4, 4, "everything square"),
+        _layer_case(normal, (1,), 1, 4, 4, 4, "a batch of one with a single word"),
         _layer_case(
             normal, (2, 3), 5, 6, 3, 2, "two batch dimensions, in double precision", dtype=torch.float64
         ),
@@ -1052,7 +1259,7 @@ def mended_normalisation_only(x, W_Q, W_K, W_V):
     "one slip is mended, but with a batch the wrong dimension is normalised",
     hint="""Without a batch the result is right. With one, sum the weights along the last dimension: what
     should come out?""",
-    read="attention_operator#batches",
+    read="attention_operator#rows-and-columns",
 )
 def mended_values_only(x, W_Q, W_K, W_V):
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
@@ -1069,6 +1276,18 @@ def mended_values_only(x, W_Q, W_K, W_V):
 def mended_dim_2(x, W_Q, W_K, W_V):
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), 2)
+    return weights @ value
+
+
+@mended_layer.misconception(
+    "the slips are mended, but now the scale uses the features of the input",
+    hint="""The scale was right. A dot product of a query and a key has as many terms as they have features,
+    which need not be as many as the input has.""",
+    read="attention_operator#why-the-scale",
+)
+def mended_scale_broken(x, W_Q, W_K, W_V):
+    query, key, value = x @ W_Q, x @ W_K, x @ W_V
+    weights = torch.softmax(query @ key.mT / math.sqrt(x.shape[-1]), -1)
     return weights @ value
 
 

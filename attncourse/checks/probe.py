@@ -9,6 +9,7 @@ import os
 import sys
 import sysconfig
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -37,9 +38,11 @@ class Failure:
     Parameters
     ----------
     kind : str
-        ``unwritten``, ``not callable``, ``misfit``, ``refused``, ``raised`` or ``interrupted``.
+        ``unwritten``, ``unwritten part``, ``not callable``, ``misfit``, ``refused``, ``raised`` or
+        ``interrupted``.
     name : str
-        The exception's type, what was refused, or the sentence that says what does not fit.
+        The exception's type, what was refused, the part that is not written, or the sentence that
+        says what does not fit.
     text : str
         The exception's message and the lines of the student's code that led to it.
     """
@@ -156,7 +159,8 @@ def _probe_case(task: Task, answer: Any, case: Case, refusing: bool) -> Answer:
     inputs = {name: _handed_over(value, case.contiguous) for name, value in case.inputs.items()}
     refusal = _Refusal(task) if refusing else contextlib.nullcontext()
     try:
-        with refusal:
+        # A warning is no mistake, and would seem to come from here instead of from the answer.
+        with warnings.catch_warnings(action="ignore"), refusal:
             value = plain(task.call(answer, inputs))
     except KeyboardInterrupt:
         return Answer(failure=Failure("interrupted"))
@@ -168,7 +172,7 @@ def _probe_case(task: Task, answer: Any, case: Case, refusing: bool) -> Answer:
         if not callable(answer):
             return Answer(failure=Failure("not callable", _describe_type(answer)))
         if type(error) is NotImplementedError and not error.args:
-            return Answer(failure=Failure("unwritten"))
+            return Answer(failure=_unwritten(answer, error))
         return Answer(failure=Failure("raised", type(error).__name__, _student_traceback(error)))
     if isinstance(refusal, _Refusal) and refusal.refused:
         # The answer caught the refusal; what it computed after that is not what was asked.
@@ -255,6 +259,16 @@ _LIBRARIES = tuple(
         os.path.dirname(os.path.dirname(torch.__file__)),
     )
 )
+
+
+def _unwritten(answer: Any, error: BaseException) -> Failure:
+    """Whether it is the answer that is not written yet, or something of the student's that it calls."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    code = frames[-1][0].f_code
+    part = code.co_qualname.rpartition("<locals>.")[2].partition(".")[0]
+    if part == getattr(answer, "__name__", part):
+        return Failure("unwritten")
+    return Failure("unwritten part", part)
 
 
 def _student_traceback(error: BaseException) -> str:

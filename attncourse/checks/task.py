@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from attncourse.checks.judge import CheckFailed, Verdict, judge
 from attncourse.checks.probe import probe
 
@@ -59,6 +62,16 @@ class Misconception:
     hint: str
     read: str
     function: Callable
+
+
+def normal_source(seed: int) -> Callable[..., Tensor]:
+    """A source of random inputs: ``normal(3, 4)`` is a tensor of that shape, mean 0 and variance 1."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    return normal
 
 
 def call_with_inputs(answer: Callable, inputs: dict[str, Plain]) -> Plain:

@@ -204,7 +204,7 @@ def column_attention__through_rows(query, key, value):
 
 def column_attention__einsum(query, key, value):
     scores = torch.einsum("...dq,...dk->...kq", query, key) * query.shape[-2] ** -0.5
-    e = torch.exp(scores)
+    e = torch.exp(scores - scores.amax(-2, keepdim=True))
     return torch.einsum("...vk,...kq->...vq", value, e / e.sum(-2, keepdim=True))
 
 
