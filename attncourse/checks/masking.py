@@ -843,15 +843,15 @@ def _dependencies_cases(seed: int) -> list[Case]:
     normal = _normal(seed)
 
     def block(outputs: int, output_dim: int, inputs: int, input_dim: int) -> Tensor:
-        """Blocks that are zero, or full, or hold a single number, or numbers that cancel."""
+        """Blocks of zeros, full blocks, and some with a single number or with numbers that cancel."""
         pattern = normal(outputs, inputs) > 0
         jacobian = normal(outputs, output_dim, inputs, input_dim, dtype=torch.float64)
         jacobian = jacobian * pattern[:, None, :, None]
-        jacobian[0, :, 0] = 0
+        jacobian[:2, :, :2] = 0
         jacobian[0, -1, 0, -1] = -1.5
-        jacobian[1, :, 0] = 0
-        jacobian[1, 0, 0, :2] = torch.tensor([0.75, -0.75], dtype=torch.float64)[:input_dim]
-        jacobian[1, :, 1] = 0
+        jacobian[1, 0, 0, 0], jacobian[1, 0, 0, 1] = 0.75, -0.75
+        jacobian[1, -1, 1, -1] = 0.5
+        jacobian[2, 0, 0, 0] = 1.25
         return jacobian
 
     x, other = (normal(5, 3, dtype=torch.float64) for _ in range(2))
