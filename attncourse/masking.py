@@ -57,7 +57,7 @@ def causal_mask(num_queries: int, num_keys: int | None = None) -> Tensor:
 
     References
     ----------
-    F. Fleuret, *Deep Learning Course*, lecture 13.2, "causal attention".
+    François Fleuret, *Deep Learning Course*, lecture 13.2, "causal attention".
     Vaswani et al., *Attention is all you need*, 2017, section 3.2.3.
     """
     return _positions_from_query(num_queries, num_keys) <= 0
@@ -95,7 +95,7 @@ def local_mask(num_queries: int, num_keys: int | None = None, *, radius: int) ->
 
     References
     ----------
-    F. Fleuret, *Deep Learning Course*, lecture 13.2, "local attention".
+    François Fleuret, *Deep Learning Course*, lecture 13.2, "local attention".
     """
     require_count("radius", radius, 0)
     return _positions_from_query(num_queries, num_keys).abs() <= radius
