@@ -536,7 +536,8 @@ def _with_gradients(answer: Callable, inputs: dict[str, Any]) -> dict[str, Tenso
             "by `item`, `tolist`, `detach` or NumPy have forgotten how they were made"
         )
     gradients: tuple[Tensor | None, ...] = (None, None, None)
-    if output.requires_grad:
+    # A NaN in the output is told first; what it does to the gradients depends on how it came about.
+    if output.requires_grad and not output.isnan().any():
         upstream = torch.linspace(1, 2, output.numel(), dtype=output.dtype).view(output.shape)
         gradients = torch.autograd.grad(output, tuple(differentiable.values()), upstream, allow_unused=True)
     found = {"output": output}
@@ -630,6 +631,18 @@ def masked_nan_to_num_of_output(query, key, value, mask):
 
 
 @masked_attention.misconception(
+    "the NaN is taken out of the output, but it is still there in all three gradients",
+    hint="""The output now looks right. Going backwards, the values meet the NaN in the weights, and the
+    scores meet it in softmax. NaN times 0 is NaN. It must not arise in the first place.""",
+    read="masking#nan-in-the-gradient",
+)
+def masked_nan_to_num_of_output_added(query, key, value, mask):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    additive = torch.zeros(mask.shape, dtype=scores.dtype).masked_fill(~mask, -math.inf)
+    return (torch.softmax(scores + additive, -1) @ value).nan_to_num(0.0)
+
+
+@masked_attention.misconception(
     "the NaN is taken out of the weights, but it is still there in the gradient of the scores",
     hint="""The output now looks right, and so does the gradient of the values. But going backwards through
     softmax, the NaN that you have replaced is met again, and reaches queries and keys. It must not arise in
@@ -674,6 +687,18 @@ def masked_inverted(query, key, value, mask):
 def masked_transposed(query, key, value, mask):
     scores = query @ key.mT / math.sqrt(query.shape[-1])
     return torch.softmax(scores.masked_fill(~mask.mT, -math.inf), -1) @ value
+
+
+@masked_attention.misconception(
+    "the scores are not scaled",
+    hint="""The mask does its work. But the more features a query and a key have, the larger their dot
+    product: what keeps its size the same?""",
+    read="attention_operator#why-the-scale",
+)
+def masked_unscaled(query, key, value, mask):
+    empty = ~mask.any(-1, keepdim=True)
+    scores = (query @ key.mT).masked_fill(~(mask | empty), -math.inf)
+    return torch.softmax(scores, -1).masked_fill(empty, 0.0) @ value
 
 
 @masked_attention.misconception(
