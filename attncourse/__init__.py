@@ -5,5 +5,26 @@ module bears. Exercises are checked by :mod:`attncourse.checks`.
 """
 
 from attncourse.attention_operator import additive_attention, attention, attention_weights, softargmax
+from attncourse.masking import (
+    additive_mask,
+    boolean_mask,
+    causal_mask,
+    influence,
+    inverted_mask,
+    local_mask,
+    padding_mask,
+)
 
-__all__ = ["additive_attention", "attention", "attention_weights", "softargmax"]
+__all__ = [
+    "additive_attention",
+    "additive_mask",
+    "attention",
+    "attention_weights",
+    "boolean_mask",
+    "causal_mask",
+    "influence",
+    "inverted_mask",
+    "local_mask",
+    "padding_mask",
+    "softargmax",
+]

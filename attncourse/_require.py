@@ -13,6 +13,19 @@ def require_tensor(name: str, tensor: Tensor) -> None:
         raise TypeError(f"{name} is a {type(tensor).__name__}: expected a torch.Tensor")
 
 
+def require_count(name: str, number: int, least: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"{name} is a {type(number).__name__}: expected an int")
+    if number < least:
+        raise ValueError(f"{name} is {number}: expected at least {least}")
+
+
+def require_bool(name: str, mask: Tensor) -> None:
+    require_tensor(name, mask)
+    if mask.dtype != torch.bool:
+        raise ValueError(f"{name} has shape {shape_of(mask)} and dtype {mask.dtype}: expected torch.bool")
+
+
 def require_floating(name: str, tensor: Tensor) -> None:
     require_tensor(name, tensor)
     if not tensor.dtype.is_floating_point:
