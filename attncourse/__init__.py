@@ -5,5 +5,15 @@ module bears. Exercises are checked by :mod:`attncourse.checks`.
 """
 
 from attncourse.attention_operator import additive_attention, attention, attention_weights, softargmax
+from attncourse.multihead import MultiHeadAttention, head_importance, merge_heads, split_heads
 
-__all__ = ["additive_attention", "attention", "attention_weights", "softargmax"]
+__all__ = [
+    "MultiHeadAttention",
+    "additive_attention",
+    "attention",
+    "attention_weights",
+    "head_importance",
+    "merge_heads",
+    "softargmax",
+    "split_heads",
+]
