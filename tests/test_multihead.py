@@ -366,17 +366,17 @@ def test_inputs_come_back_unmodified_and_may_be_strided():
 
 def test_importance_is_the_mean_size_of_each_examples_derivative():
     layer = random_layer(6, 3)
-    x = normal(5, 4, 6)
-    target = layer(x).detach() + normal(5, 4, 6, seed=1)
+    x = normal(20, 4, 6)
+    target = layer(x).detach() + normal(20, 4, 6, seed=1)
 
     def losses(head_mask):
         return ((layer(x, head_mask=head_mask) - target) ** 2).mean((-2, -1))
 
-    head_mask = torch.ones(5, 3, dtype=torch.float64, requires_grad=True)
+    head_mask = torch.ones(20, 3, dtype=torch.float64, requires_grad=True)
     importance = head_importance(losses(head_mask), head_mask)
     step = 1e-6
     for h in range(3):
-        up, down = torch.ones(5, 3).double(), torch.ones(5, 3).double()
+        up, down = torch.ones(20, 3).double(), torch.ones(20, 3).double()
         up[:, h] += step
         down[:, h] -= step
         derivative = (losses(up) - losses(down)) / (2 * step)
