@@ -15,7 +15,7 @@ import attncourse
 from attncourse import checks
 from attncourse.checks.judge import judge
 from attncourse.checks.probe import Answer, Foreign, Misfit, given, plain, probe
-from attncourse.checks.task import call_with_inputs, registry
+from attncourse.checks.task import registry
 from attncourse.grading.answers import right_answers, source_of
 
 ROOT = Path(__file__).parent.parent
@@ -174,7 +174,7 @@ def test_an_object_equal_to_everything_fails(case):
 def test_the_message_never_holds_the_right_answer(case):
     """The reference's numbers do not appear in what a student with a wrong answer reads."""
     inputs = case.cases(0)[0].inputs
-    right = plain(call_with_inputs(case.reference, inputs))
+    right = plain(case.call(case.reference, inputs))
     numbers = right.flatten().tolist() if isinstance(right, Tensor) else [right]
     error = failed(case, lambda *inputs: None)
     for number in numbers:
