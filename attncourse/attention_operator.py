@@ -59,7 +59,7 @@ def softargmax(scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Ten
 
     References
     ----------
-    F. Fleuret, *The Little Book of Deep Learning*, section 4.8, equation 4.1.
+    François Fleuret, *The Little Book of Deep Learning*, section 4.8, equation 4.1.
     """
     require_floating("scores", scores)
     if not -scores.dim() <= dim < scores.dim():
@@ -110,7 +110,7 @@ def attention_weights(
 
     References
     ----------
-    F. Fleuret, *The Little Book of Deep Learning*, section 4.8, equation 4.1.
+    François Fleuret, *The Little Book of Deep Learning*, section 4.8, equation 4.1.
     Vaswani et al., *Attention is all you need*, 2017, equation 1.
     """
     require_query_and_key(query, key)
@@ -169,7 +169,7 @@ def attention(
 
     References
     ----------
-    F. Fleuret, *The Little Book of Deep Learning*, section 4.8, equations 4.1 and 4.2.
+    François Fleuret, *The Little Book of Deep Learning*, section 4.8, equations 4.1 and 4.2.
     Vaswani et al., *Attention is all you need*, 2017, equation 1.
     """
     if not 0.0 <= dropout_p <= 1.0:

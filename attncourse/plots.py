@@ -20,7 +20,7 @@ __all__ = ["COLOURS", "attention_map", "use_style"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000")
 
 _LINE_STYLES = ("-", "--", "-.", ":")
-_CELL_WIDTH = 0.40  # inches: the least in which four characters of 9 points stand clear of the border
+_CELL_WIDTH = 0.40  # inches: four characters of 9 points with air around them
 _LABEL_SPACE = 0.9  # inches: room for the axis label and for words of up to eight letters
 
 

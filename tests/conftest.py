@@ -30,3 +30,16 @@ def chromium() -> str:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    """A running Chromium, one for all tests: Playwright can be started only once."""
+    from playwright.sync_api import sync_playwright
+
+    # Chromium's own traffic would be taken for the pages'; as root it runs only without its sandbox.
+    quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", *quiet])
+        yield browser
+        browser.close()

@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 
 from attncourse import checks
@@ -88,11 +89,14 @@ def test_every_code_cell_of_a_chapter_was_executed(built, html):
                 assert all(output["output_type"] != "error" for output in cell["outputs"]), cell["source"]
 
 
-def test_exercises_are_shown_unsolved_and_unexecuted(pages):
+def test_exercises_are_shown_unsolved_and_unexecuted_and_can_be_downloaded(html, pages):
     for unit in {task.unit for task in checks.tasks()}:
         page = pages[f"exercises/{unit}/{unit}.html"]
         assert "YOUR CODE HERE" in page.text
         assert not page.select(".cell_output")
+        release = f"exercises/{unit}/{unit}.ipynb"
+        assert page.find("a", href=f"../../_sources/{release}")
+        assert (html / "_sources" / release).read_bytes() == (ROOT / release).read_bytes()
 
 
 def test_no_solution_is_published(html):
@@ -175,6 +179,22 @@ _ = plt.plot([0, 1])
 """
 
 
+def warnings_of_a_build(folder):
+    (folder / "conf.py").write_text(
+        f"import sys; sys.path.append({str(ROOT / 'book/_ext')!r})\n"
+        "extensions = ['myst_nb', 'sphinx_book_theme', 'attncourse_book']\n"
+        "html_theme = 'sphinx_book_theme'; show_warning_types = True\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", folder, folder / "html"],
+        capture_output=True,
+        text=True,
+    )
+    warnings = re.findall(r"\[attncourse\.(\w+)\]", run.stderr)
+    assert run.returncode == bool(warnings), run.stderr
+    return warnings
+
+
 @pytest.mark.parametrize(
     ("metadata", "missing"),
     [
@@ -184,16 +204,25 @@ _ = plt.plot([0, 1])
         ("{}", ["alt", "caption"]),
     ],
 )
-def test_a_figure_without_alternative_or_caption_is_a_warning(metadata, missing, tmp_path):
+def test_a_drawn_figure_without_alternative_or_caption_is_a_warning(metadata, missing, tmp_path):
     (tmp_path / "index.md").write_text(DRAWN.format(metadata=metadata))
-    (tmp_path / "conf.py").write_text(
-        f"import sys; sys.path.append({str(ROOT / 'book/_ext')!r})\n"
-        "extensions = ['myst_nb', 'attncourse_book']; show_warning_types = True\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", tmp_path, tmp_path / "html"], capture_output=True, text=True
-    )
-    assert re.findall(r"\[attncourse\.(\w+)\]", run.stderr) == missing
+    assert warnings_of_a_build(tmp_path) == missing
+
+
+def test_a_warning_is_given_again_by_the_next_build(tmp_path):
+    shutil.copy(ROOT / "book/_static/favicon.svg", tmp_path)
+    (tmp_path / "index.md").write_text("# Page\n\n![](favicon.svg)\n")
+    assert warnings_of_a_build(tmp_path) == ["alt"]
+    assert warnings_of_a_build(tmp_path) == ["alt"]
+    (tmp_path / "index.md").write_text("# Page\n\n![An attention matrix](favicon.svg)\n")
+    assert warnings_of_a_build(tmp_path) == []
+
+
+def test_a_link_finds_a_label_of_another_page(tmp_path):
+    (tmp_path / "index.md").write_text("# Page\n\n[there](other.md#a-label)\n\n```{toctree}\nother\n```\n")
+    (tmp_path / "other.md").write_text("# Other\n\n(a-label)=\n## Quite another name\n")
+    assert warnings_of_a_build(tmp_path) == []
+    assert 'href="other.html#a-label"' in (tmp_path / "html/index.html").read_text()
 
 
 # The book in a browser
@@ -249,7 +278,7 @@ def test_every_page_works_offline_and_without_an_error(way, html, pages, served,
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages, browser):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    axe = Axe()
     context = browser.new_context(
         viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
     )
@@ -271,5 +300,8 @@ def test_formulas_are_drawn_from_a_file(html, browser):
     context = browser.new_context()
     page, _ = opened(context, f"{html.as_uri()}/book/api.html")
     assert page.locator("mjx-container").count()
-    assert page.evaluate("document.fonts.ready.then(fonts => fonts.check('16px MJXTEX'))")
+    loaded = (
+        "document.fonts.ready.then(fonts => [...fonts].filter(f => f.status == 'loaded').map(f => f.family))"
+    )
+    assert any(family.startswith("MJX") for family in page.evaluate(loaded))
     context.close()

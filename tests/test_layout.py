@@ -16,6 +16,7 @@ ROOMS = (
     "book/{}.md",
     "attncourse/{}.py",
     "attncourse/checks/{}.py",
+    "attncourse/grading/answers/{}.py",
     "solutions/{0}/{0}.ipynb",
     "exercises/{0}/{0}.ipynb",
     "tests/test_{}.py",

@@ -1,0 +1,229 @@
+"""A student works on the exercise in JupyterLab, in a real browser."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import expect
+
+from attncourse import checks
+from attncourse.grading.answers import source_of
+
+ROOT = Path(__file__).parents[1]
+UNIT = "attention_operator"
+NOTEBOOK = f"homework/{UNIT}/{UNIT}.ipynb"
+# For starting a kernel that imports torch, on a machine that has much else to do.
+PATIENCE = 90_000  # milliseconds
+SETTINGS = {
+    # JupyterLab asks once whether it may fetch its news; a student has long answered.
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    # Cells out of sight are drawn, too.
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
+
+
+@pytest.fixture(scope="module")
+def jupyterlab(chromium, tmp_path_factory):
+    """The address of a JupyterLab of its own, as `make lab` starts it: `(address, token)`."""
+    folder = tmp_path_factory.mktemp("lab")
+    shutil.copytree(ROOT / "exercises" / UNIT, folder / "homework" / UNIT)
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    settings = folder / "settings"
+    for name, values in SETTINGS.items():
+        path = settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    own = {
+        "JUPYTER_CONFIG_DIR": folder / "config",
+        "JUPYTER_RUNTIME_DIR": folder / "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": settings,
+        "JUPYTERLAB_WORKSPACES_DIR": folder / "workspaces",
+        "IPYTHONDIR": folder / "ipython",
+    }
+    environment = {**os.environ, **{name: str(path) for name, path in own.items()}, "OMP_NUM_THREADS": "1"}
+    with open(folder / "log.txt", "w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield address_of(server, folder)
+    finally:
+        # It stops its kernels, if it is asked.
+        os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def address_of(server, folder):
+    deadline = time.monotonic() + PATIENCE / 1000
+    while time.monotonic() < deadline:
+        for path in (folder / "runtime").glob("jpserver-*.json"):
+            try:
+                running = json.loads(path.read_text())
+            except ValueError:  # not written to the end yet
+                continue
+            return running["url"], running["token"]
+        if server.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise RuntimeError(f"JupyterLab did not start:\n{(folder / 'log.txt').read_text()}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience():
+    expect.set_options(timeout=PATIENCE)
+    yield
+    expect.set_options(timeout=None)
+
+
+@pytest.fixture(scope="module")
+def page(browser, jupyterlab):
+    """The exercise, opened and drawn. What it asks of other machines is kept in `page.elsewhere`."""
+    address, token = jupyterlab
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    page.elsewhere = []
+
+    def note(request):
+        if not request.url.startswith((address, address.replace("http", "ws"), "data:", "blob:")):
+            page.elsewhere.append(request.url)
+
+    page.on("request", note)
+    page.goto(f"{address}lab/tree/{NOTEBOOK}?token={token}")
+    expect(page.locator(".jp-Notebook h1")).to_be_visible()
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
+    yield page
+    context.close()
+
+
+def code_cell(page, words):
+    return page.locator(".jp-Notebook .jp-CodeCell").filter(has_text=words)
+
+
+def fill(page, task, source):
+    """Replace the code in the cell of a task."""
+    code = code_cell(page, f"def {task}(")
+    code.locator(".cm-content").fill(source)
+    return code
+
+
+def run(code):
+    code.locator(".cm-content").press("Control+Enter")
+    expect(code.locator(".jp-InputPrompt")).to_have_text(re.compile(r"\[\d+\]:"))
+
+
+def validate(page):
+    """Press Validate and return the dialog with its result."""
+    page.get_by_role("button", name="Validate").click()
+    dialog = page.get_by_role("dialog").filter(has_text="Validation Results")
+    expect(dialog).to_be_visible()
+    return dialog
+
+
+def close(dialog):
+    dialog.get_by_role("button", name="Ok", exact=True).click()
+    expect(dialog).to_be_hidden()
+
+
+def photograph(page, name):
+    # For people to look at, where they say.
+    if folder := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+@pytest.fixture(scope="module")
+def solutions():
+    notebook = nbformat.read(ROOT / "solutions" / UNIT / f"{UNIT}.ipynb", as_version=4)
+    return {
+        cell.metadata.nbgrader.grade_id: cell.source
+        for cell in notebook.cells
+        if cell.metadata.get("nbgrader", {}).get("solution")
+    }
+
+
+def test_the_exercise_renders(page):
+    expect(page.locator(".jp-Notebook h1")).to_contain_text("Exercises: the attention operator")
+    photograph(page, "opened")
+    formulas = page.locator(".jp-Notebook mjx-container")
+    expect(formulas.first).to_be_attached()
+    assert formulas.count() > 20
+    assert page.locator(".jp-Notebook mjx-merror, .jp-Notebook [data-mjx-error]").count() == 0
+    # What is left of dollars stands in code, not in the text.
+    text = " ".join(page.locator(".jp-Notebook .jp-RenderedMarkdown p").all_inner_texts())
+    assert "$" not in text
+
+
+def test_hints_unfold(page):
+    hint = page.locator(".jp-Notebook details").first
+    inside = hint.locator("p").first
+    hint.scroll_into_view_if_needed()
+    expect(inside).to_be_hidden()
+    hint.locator("summary").click()
+    expect(inside).to_be_visible()
+    photograph(page, "hint")
+
+
+def test_a_mistake_is_named_and_the_right_answer_praised(page, solutions):
+    task = checks.attention
+    mistake = next(wrong for wrong in task.misconceptions if wrong.label == "the scores are not scaled")
+    run(code_cell(page, "from attncourse import checks"))
+    check = code_cell(page, "checks.attention(attention)")
+
+    run(fill(page, "attention", source_of(mistake.function, "attention")))
+    run(check)
+    output = check.locator(".jp-OutputArea-output")
+    expect(output).to_contain_text(f"This looks like: {mistake.label}.")
+    expect(output).not_to_contain_text("Traceback")
+    output.scroll_into_view_if_needed()
+    photograph(page, "mistake")
+
+    run(fill(page, "softargmax", solutions["softargmax"]))
+    run(fill(page, "attention", solutions["attention"]))
+    run(check)
+    expect(output).to_contain_text("attention: right in all")
+    expect(output).to_have_count(1)
+    output.scroll_into_view_if_needed()
+    photograph(page, "right")
+
+
+def test_validate_lists_what_fails_and_then_says_success(page, solutions):
+    mistake = checks.most_attended.misconceptions[0]
+    fill(page, "most_attended", source_of(mistake.function, "most_attended"))
+    dialog = validate(page)
+    photograph(page, "validate")
+    body = dialog.locator("#validation-message")
+    expect(body).to_contain_text("checks.most_attended(most_attended)")
+    expect(body).to_contain_text(f"This looks like: {mistake.label}.")
+    expect(body).to_contain_text("single_query: not written yet.")
+    # Neither what is right nor the codes for colours.
+    expect(body).not_to_contain_text("checks.attention(attention)")
+    assert not re.search(r"\x1b|\[\d*m", body.inner_text())
+    close(dialog)
+
+    for task, source in solutions.items():
+        fill(page, task, source)
+    dialog = validate(page)
+    photograph(page, "success")
+    expect(dialog).to_contain_text("Success! Your notebook passes all the tests.")
+    close(dialog)
+
+
+def test_nothing_is_asked_of_other_machines(page):
+    assert page.elsewhere == []
