@@ -800,7 +800,7 @@ def cross_split_by_reshape(x, memory, W_Q, W_K, W_V, W_O, b_O, num_heads):
     "both the split and the merging are a reshape without a transpose",
     hint="""All shapes are right, and the second reshape even puts the numbers back where the first took
     them from. But between the two, each head has mixed pieces of a few positions. Print head 0 of the
-    queries and look for position 1 in it.""",
+    queries and look for the last position in it.""",
     read="multihead#view-then-transpose",
 )
 def cross_reshapes_only(x, memory, W_Q, W_K, W_V, W_O, b_O, num_heads):
