@@ -99,8 +99,7 @@ class MultiHeadAttention(nn.Module):
     value_dim : int, optional
         The number of features of each head's values; model_dim / num_heads if not given.
     bias : bool
-        Add a learned vector to each projection: ``b_Q``, ``b_K`` (num_heads, key_dim),
-        ``b_V`` (num_heads, value_dim) and ``b_O`` (model_dim,).
+        Add a learned vector after each of the four projections.
     dropout_p : float
         The probability that an attention weight is dropped, in training mode only.
     key_input_dim, value_input_dim : int, optional
@@ -110,13 +109,17 @@ class MultiHeadAttention(nn.Module):
         False expects inputs of shape (positions, batch, features), and gives the output
         in that form, as ``nn.MultiheadAttention`` does unless told otherwise.
 
-    Attributes
-    ----------
-    W_Q : Parameter, shape (num_heads, model_dim, key_dim)
-    W_K : Parameter, shape (num_heads, key_input_dim, key_dim)
-    W_V : Parameter, shape (num_heads, value_input_dim, value_dim)
-    W_O : Parameter, shape (num_heads * value_dim, model_dim)
-        Rows from h * value_dim to (h + 1) * value_dim belong to head h.
+    Notes
+    -----
+    The layer learns
+
+    - ``W_Q`` (num_heads, model_dim, key_dim),
+    - ``W_K`` (num_heads, key_input_dim, key_dim),
+    - ``W_V`` (num_heads, value_input_dim, value_dim),
+    - ``W_O`` (num_heads * value_dim, model_dim), whose rows from h * value_dim to
+      (h + 1) * value_dim belong to head h,
+    - with `bias`, ``b_Q`` and ``b_K`` (num_heads, key_dim), ``b_V`` (num_heads, value_dim)
+      and ``b_O`` (model_dim,).
 
     Raises
     ------
