@@ -367,6 +367,15 @@ def test_the_command_works_where_there_is_nothing_to_grade(tmp_path):
     assert done.stdout.startswith("Nothing to grade")
 
 
+def test_a_broken_configuration_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("nbgrader_config.py").write_text("c = get_config(")
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 2
+    assert "nbgrader_config.py cannot be used: SyntaxError" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "missing", "words"),
     [

@@ -310,7 +310,8 @@ def _facts(task: Task, cases: Sequence[Case], index: int, problem: _Problem, num
 def _praise(task: Task, cases: Sequence[Case]) -> str:
     notes = list(dict.fromkeys(case.note for case in cases if case.note))
     covered = f" ({'; '.join(notes)})" if notes else ""
-    return f"{task.name}: right{f' in all {len(cases)} cases' if len(cases) > 1 else ''}{covered}."
+    number = f" in all {len(cases)} cases" if len(cases) > 1 else ""
+    return textwrap.fill(f"{task.name}: right{number}{covered}.", WIDTH, subsequent_indent="  ")
 
 
 def _describe_inputs(case: Case) -> str:

@@ -37,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if not Path("nbgrader_config.py").is_file():
         parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
-    course = Course()
+    try:
+        course = Course()
+    except Exception as error:
+        parser.error(f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}")
     known = course.units()
     for unit in options.units:
         if unit not in known:
