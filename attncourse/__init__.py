@@ -14,17 +14,22 @@ from attncourse.masking import (
     local_mask,
     padding_mask,
 )
+from attncourse.multihead import MultiHeadAttention, head_importance, merge_heads, split_heads
 
 __all__ = [
+    "MultiHeadAttention",
     "additive_attention",
     "additive_mask",
     "attention",
     "attention_weights",
     "boolean_mask",
     "causal_mask",
+    "head_importance",
     "influence",
     "inverted_mask",
     "local_mask",
+    "merge_heads",
     "padding_mask",
     "softargmax",
+    "split_heads",
 ]

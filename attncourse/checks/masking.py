@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from attncourse import attention_operator, masking
-from attncourse.checks.attention_operator import _normal
 from attncourse.checks.probe import Misfit, given
-from attncourse.checks.task import Case, Task
+from attncourse.checks.task import Case, Task, normal_source
 
 
 def _whole(seed: int) -> Callable[[int, int], int]:
@@ -55,7 +54,7 @@ def _attention_case(
 
 
 def _mended_attention_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
     low = _attention_case(
         normal, (), 3, 5, _random_mask(normal, 3, 5), "scores that are all far below zero", torch.float64
     )
@@ -547,7 +546,7 @@ def _with_gradients(answer: Callable, inputs: dict[str, Any]) -> dict[str, Tenso
 
 
 def _masked_attention_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
     empty = _random_mask(normal, 4, 4)
     empty[1] = False
     tempting = _attention_case(
@@ -717,7 +716,7 @@ def masked_zero_times_infinity(query, key, value, mask):
 
 
 def _additive_mask_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
     empty = _random_mask(normal, 4, 4)
     empty[2] = False
     return [
@@ -784,7 +783,7 @@ def _multihead_mask(mask: Tensor, num_heads: int) -> Tensor:
 
 
 def _multihead_mask_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
     return [
         Case({"mask": _random_mask(normal, 2, 3, 5), "num_heads": 3}),
         Case({"mask": _random_mask(normal, 3, 4, 4), "num_heads": 2}, "as many queries as keys"),
@@ -865,7 +864,7 @@ def _dependencies(jacobian: Tensor) -> Tensor:
 
 
 def _dependencies_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
 
     def block(outputs: int, output_dim: int, inputs: int, input_dim: int) -> Tensor:
         """Blocks of zeros, full blocks, and some with a single number or with numbers that cancel."""
@@ -1033,7 +1032,7 @@ def _ask_about_layer(answer: Callable, inputs: dict[str, Any]) -> Any:
 
 
 def _is_causal_cases(seed: int) -> list[Case]:
-    normal, whole = _normal(seed), _whole(seed)
+    normal, whole = normal_source(seed), _whole(seed)
     return [Case({"layer": name, "x": normal(whole(5, 8), 4, dtype=torch.float64)}) for name in _LAYERS]
 
 
@@ -1127,7 +1126,7 @@ def _weight_dropout(weights: Tensor, keep: Tensor, dropout_p: float, training: b
 
 
 def _weight_dropout_cases(seed: int) -> list[Case]:
-    normal = _normal(seed)
+    normal = normal_source(seed)
 
     def case(*shape: int, dropout_p: float, training: bool, note: str, **how: Any) -> Case:
         weights = torch.softmax(normal(*shape, **how), -1)
