@@ -5,5 +5,6 @@ module bears. Exercises are checked by :mod:`attncourse.checks`.
 """
 
 from attncourse.attention_operator import additive_attention, attention, attention_weights, softargmax
+from attncourse.positional import binary_encoding
 
-__all__ = ["additive_attention", "attention", "attention_weights", "softargmax"]
+__all__ = ["additive_attention", "attention", "attention_weights", "binary_encoding", "softargmax"]

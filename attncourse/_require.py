@@ -1,5 +1,7 @@
 """What arguments must be: each check names the argument, what came and what was expected."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,18 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
 def require_tensor(name: str, tensor: Tensor) -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} is a {type(tensor).__name__}: expected a torch.Tensor")
+
+
+def require_count(name: str, number: int, least: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"{name} is a {type(number).__name__}: expected an int")
+    if number < least:
+        raise ValueError(f"{name} is {number}: expected at least {least}")
+
+
+def require_choice(name: str, choice: str, choices: Sequence[str]) -> None:
+    if choice not in choices:
+        raise ValueError(f"{name} is {choice!r}: expected one of {', '.join(choices)}")
 
 
 def require_floating(name: str, tensor: Tensor) -> None:
