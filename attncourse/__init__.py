@@ -15,6 +15,8 @@ from attncourse.masking import (
     padding_mask,
 )
 from attncourse.multihead import MultiHeadAttention, head_importance, merge_heads, split_heads
+from attncourse.permutation import is_equivariant, is_invariant, permute
+from attncourse.positional import binary_encoding
 
 __all__ = [
     "MultiHeadAttention",
@@ -22,14 +24,18 @@ __all__ = [
     "additive_mask",
     "attention",
     "attention_weights",
+    "binary_encoding",
     "boolean_mask",
     "causal_mask",
     "head_importance",
     "influence",
     "inverted_mask",
+    "is_equivariant",
+    "is_invariant",
     "local_mask",
     "merge_heads",
     "padding_mask",
+    "permute",
     "softargmax",
     "split_heads",
 ]
