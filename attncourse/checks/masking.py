@@ -409,6 +409,17 @@ def local_negative_slice(num_queries, num_keys, radius):
     return mask
 
 
+@local_mask.misconception(
+    "each query is taken to stand one position further on than it does",
+    hint="""Take as many queries as keys: at which position does query 0 stand? And the last of two queries
+    among five keys?""",
+    read="masking#rectangular-masks",
+)
+def local_one_further(num_queries, num_keys, radius):
+    own = torch.arange(num_queries)[:, None] + num_keys - num_queries + 1
+    return (own - torch.arange(num_keys)).abs() <= radius
+
+
 # ---------------------------------------------------------------------------------------
 # Padding
 # ---------------------------------------------------------------------------------------
@@ -513,6 +524,16 @@ def padding_one_in_front(lengths, num_keys):
     return (torch.arange(num_keys) < lengths[:, None])[None]
 
 
+@padding_mask.misconception(
+    "the dimension of the queries is as long as that of the keys",
+    hint="""That fits only where there are as many queries as keys, and the function is not told how many
+    queries there are. How long must a dimension be to fit any number?""",
+    read="masking#padding-hides-keys",
+)
+def padding_square(lengths, num_keys):
+    return (torch.arange(num_keys) < lengths[:, None, None]).expand(-1, num_keys, -1)
+
+
 # ---------------------------------------------------------------------------------------
 # Causal and padded
 # ---------------------------------------------------------------------------------------
@@ -608,6 +629,17 @@ def decoder_transposed(lengths, num_positions):
 def decoder_inverted(lengths, num_positions):
     causal = torch.ones(num_positions, num_positions).tril().bool()
     return ~(causal & (torch.arange(num_positions) < lengths[:, None, None]))
+
+
+@decoder_mask.misconception(
+    "a whole mask is asked whether it is true, as `and`, `or`, `not` and `if` do",
+    hint="""Python's `and` wants one yes or no from each side, and a mask holds many. Which operator joins two
+    masks entry by entry?""",
+    read="masking#combining-masks",
+)
+def decoder_python_and(lengths, num_positions):
+    causal = torch.ones(num_positions, num_positions).tril().bool()
+    return causal and (torch.arange(num_positions) < lengths[:, None, None])
 
 
 # ---------------------------------------------------------------------------------------
@@ -1179,7 +1211,7 @@ def _past_and_after_next(x: Tensor) -> Tensor:
 
 def _past_and_direction_of_the_next(x: Tensor) -> Tensor:
     # Whoever makes a later input longer changes nothing.
-    direction = x / x.norm(dim=-1, keepdim=True)
+    direction = torch.nn.functional.normalize(x, dim=-1)  # zeros for zeros
     return _attend(x, _causal(len(x))) + _look_ahead(len(x), 1, first=False, last=False) @ direction
 
 

@@ -248,6 +248,16 @@ def merged_positions_and_features(x):
     return x.flatten(-2)
 
 
+@merge_heads.misconception(
+    "the first dimension is taken for the heads, which is right without a batch only",
+    hint="""With a batch, the first dimension counts the sequences. Where do the heads stand, counted from the
+    back?""",
+    read="multihead#view-then-transpose",
+)
+def merged_along_the_first(x):
+    return torch.cat(list(x), -1)
+
+
 # ---------------------------------------------------------------------------------------
 # Shapes
 # ---------------------------------------------------------------------------------------
@@ -883,6 +893,18 @@ def multihead_exchanged(x, W_Q, W_K, W_V, W_O):
     return heads.transpose(-3, -2).flatten(-2) @ W_O
 
 
+@multihead_attention.misconception(
+    "the heads are put one below the other before W_O, instead of side by side",
+    hint="""Look at the two shapes in the message. How many rows should the merged heads have, and how many
+    columns, to go with the rows of W_O?""",
+    read="multihead#heads",
+)
+def multihead_one_below_the_other(x, W_Q, W_K, W_V, W_O):
+    query, key, value = (x.unsqueeze(-3) @ W for W in (W_Q, W_K, W_V))
+    heads = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+    return heads.flatten(-3, -2) @ W_O
+
+
 # ---------------------------------------------------------------------------------------
 # Cross-attention with packed weights
 # ---------------------------------------------------------------------------------------
@@ -1205,7 +1227,7 @@ class PlainTensors(torch.nn.Module):
 
 
 @multihead_class.misconception(
-    "all weights start at the same value",
+    "all heads start with the same weights",
     hint="""Heads that start equal compute the same, get the same gradient, and so stay equal for ever:
     you would pay for many heads and have one. What makes two heads different before any training?""",
     read="multihead#multihead-layer",
@@ -1436,6 +1458,30 @@ class MergedByReshape(torch.nn.Module):
             mask = mask.unsqueeze(-3) if mask.dim() > 2 else mask
             scores = scores.masked_fill(~mask, -math.inf)
         return (torch.softmax(scores, -1) @ v).reshape(query.shape) @ self.W_O
+
+
+@multihead_class.misconception(
+    "a tensor is asked whether it is true, as `or` does",
+    hint="""Python's `key or query` wants one yes or no from `key`, and a tensor holds many numbers. The
+    question is not whether `key` is true, but whether there is any.""",
+    read="multihead#self-and-cross",
+)
+class KeyOrQuery(torch.nn.Module):
+    def __init__(self, model_dim, num_heads):
+        super().__init__()
+        shape = (num_heads, model_dim, model_dim // num_heads)
+        self.W_Q, self.W_K, self.W_V = (torch.nn.Parameter(torch.randn(shape)) for _ in range(3))
+        self.W_O = torch.nn.Parameter(torch.randn(model_dim, model_dim))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = key or query
+        value = query if value is None else value
+        q, k, v = query.unsqueeze(-3) @ self.W_Q, key.unsqueeze(-3) @ self.W_K, value.unsqueeze(-3) @ self.W_V
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            mask = mask.unsqueeze(-3) if mask.dim() > 2 else mask
+            scores = scores.masked_fill(~mask, -math.inf)
+        return (torch.softmax(scores, -1) @ v).transpose(-3, -2).flatten(-2) @ self.W_O
 
 
 # ---------------------------------------------------------------------------------------
