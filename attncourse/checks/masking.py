@@ -1200,9 +1200,9 @@ def _look_ahead(length: int, distance: int, first: bool, last: bool) -> Tensor:
 
 
 def _plus_or_minus_the_next(x: Tensor) -> Tensor:
-    # The derivatives by the next position sum to 0.
+    # The sum of an output's features does not feel the next position, nor does the sum of all derivatives.
     sign = torch.tensor([1, 1, -1, -1], dtype=x.dtype)
-    return x + sign * (_look_ahead(len(x), 1, first=False, last=True) @ x)
+    return x + sign * (_look_ahead(len(x), 1, first=False, last=True) @ x[:, :1])
 
 
 def _past_and_after_next(x: Tensor) -> Tensor:
@@ -1221,7 +1221,7 @@ _LAYERS: dict[str, Callable[[Tensor], Tensor]] = {
     "attention to the last three positions": lambda x: _attend(
         x, _causal(len(x)) & masking.local_mask(len(x), radius=2)
     ),
-    "every position, and all but the first plus or minus the next one": _plus_or_minus_the_next,
+    "every position, all but the first plus or minus a feature of the next": _plus_or_minus_the_next,
     "causal attention, and in the middle the direction of the next position": _past_and_direction_of_the_next,
     "causal attention, and the position after the next, but never the last": _past_and_after_next,
     "attention to earlier positions only, not to itself, added to x": lambda x: (
@@ -1360,13 +1360,42 @@ def causality_of_the_last(layer, x):
 
 @is_causal.misconception(
     "derivatives of opposite sign cancel",
-    hint="""One later feature may raise an output and another one lower it, and the sum of the derivatives is
-    0. Yet the output depends on both.""",
+    hint="""A later input may raise one feature of an output and lower another, and the sum of the derivatives
+    is 0. Yet both depend on it. So do not add up features, neither before nor after the derivative.""",
     read="masking#influence-exact-zeros",
 )
 def causality_summed(layer, x):
     jacobian = torch.autograd.functional.jacobian(layer, x)
     return not bool((jacobian.sum(dim=(1, 3)) != 0).triu(1).any())
+
+
+@is_causal.misconception(
+    "the later inputs only change places with each other",
+    hint="""Attention without a mask averages over a set, and does not notice the order of what it averages.
+    Give the later positions something that was not there before.""",
+    read="masking#which-are-causal",
+)
+def causality_by_exchange(layer, x):
+    before = layer(x)
+    for i in range(1, len(x)):
+        other = torch.cat([x[:i], x[i:].flip(0)])
+        if (layer(other)[:i] - before[:i]).abs().max() > 1e-9:
+            return False
+    return True
+
+
+@is_causal.misconception(
+    "NaN is put in for the later inputs, and 0 times NaN is NaN",
+    hint="""A forbidden value has the weight 0, and still it is multiplied. What is 0 times NaN? Put in
+    numbers that one can calculate with.""",
+    read="masking#nan-in-the-gradient",
+)
+def causality_by_nan(layer, x):
+    for i in range(1, len(x)):
+        other = torch.cat([x[:i], torch.full_like(x[i:], math.nan)])
+        if layer(other)[:i].isnan().any():
+            return False
+    return True
 
 
 @is_causal.misconception(
