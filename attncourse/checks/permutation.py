@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from attncourse import masking, permutation
 from attncourse.attention_operator import attention_weights
-from attncourse.checks.probe import given
+from attncourse.checks.probe import Misfit, given
 from attncourse.checks.task import Case, Task, normal_source
 
 
@@ -424,7 +424,17 @@ def _layer_cases(*names: str) -> Callable[[int], list[Case]]:
 
 
 def _ask_about_layer(answer: Callable, inputs: dict[str, Any]) -> Any:
-    value = answer(_named_layer(inputs["layer"]), inputs["x"])
+    layer, x = _named_layer(inputs["layer"]), inputs["x"]
+    try:
+        value = answer(layer, x)
+    except IndexError:
+        num_rows = len(layer(x))
+        if num_rows == len(x):
+            raise
+        # Which index is too large depends on the permutation that was drawn: no message to know it by.
+        raise Misfit(
+            f"rows of the output are asked for that are not there: it has {num_rows}, and the input {len(x)}"
+        ) from None
     # `(a == b).all()` is a tensor, and a yes or no all the same.
     if isinstance(value, Tensor) and value.dtype == torch.bool and value.numel() == 1:
         return value.item()
@@ -513,6 +523,30 @@ def equivariant_wrong_way(layer, x):
 
 
 @is_equivariant.misconception(
+    "the output is permuted the wrong way, whatever its number of rows",
+    hint="""The output of the permuted input is compared with sigma(f(X)), where sigma does to the output what
+    it did to the input. You permute *back* what should be permuted forth, or the wrong one of the two
+    outputs. Besides, look at the number of rows before you permute them.""",
+    read="permutation#definitions",
+)
+def equivariant_wrong_way_unchecked(layer, x):
+    order = torch.arange(len(x)).roll(2)
+    return torch.allclose(layer(x[order])[order], layer(x))
+
+
+@is_equivariant.misconception(
+    "the number of rows of the output is not looked at",
+    hint="""A layer that returns a single row for all positions cannot follow a permutation. Find that out
+    before you permute its output.""",
+    read="permutation#definitions",
+)
+def equivariant_unchecked(layer, x):
+    y, generator = layer(x), torch.Generator().manual_seed(0)
+    orders = [torch.randperm(len(x), generator=generator) for _ in range(10)]
+    return all(torch.allclose(layer(x[order]), y[order]) for order in orders)
+
+
+@is_equivariant.misconception(
     "it is invariance that is tested",
     hint="""Your test asks whether the output stays as it is. An equivariant layer's output moves, in the same
     way as the input.""",
@@ -567,8 +601,8 @@ is_invariant = Task(
     "is_invariant",
     permutation.is_invariant,
     _layer_cases(
-        "the mean over the positions",
         "self-attention",
+        "the mean over the positions",
         "five fixed queries that attend to the input",
         "causal self-attention",
         "a convolution on a circle",
@@ -602,6 +636,18 @@ def invariant_or_rather_equivariant(layer, x):
     y, generator = layer(x), torch.Generator().manual_seed(0)
     orders = [torch.randperm(len(x), generator=generator) for _ in range(10)]
     return y.shape[0] == len(x) and all(torch.allclose(layer(x[order]), y[order]) for order in orders)
+
+
+@is_invariant.misconception(
+    "it is equivariance that is tested, whatever the number of rows",
+    hint="""The output of an invariant layer does not move with the input. It stays, whatever its shape: leave
+    it as it comes.""",
+    read="permutation#definitions",
+)
+def invariant_or_rather_equivariant_unchecked(layer, x):
+    y, generator = layer(x), torch.Generator().manual_seed(0)
+    orders = [torch.randperm(len(x), generator=generator) for _ in range(10)]
+    return all(torch.allclose(layer(x[order]), y[order]) for order in orders)
 
 
 @is_invariant.misconception(
