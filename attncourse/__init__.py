@@ -15,13 +15,25 @@ from attncourse.masking import (
     padding_mask,
 )
 from attncourse.multihead import MultiHeadAttention, head_importance, merge_heads, split_heads
+from attncourse.positional import (
+    LearnedEncoding,
+    alibi_bias,
+    alibi_slopes,
+    binary_encoding,
+    rotary,
+    sinusoidal_encoding,
+)
 
 __all__ = [
+    "LearnedEncoding",
     "MultiHeadAttention",
     "additive_attention",
     "additive_mask",
+    "alibi_bias",
+    "alibi_slopes",
     "attention",
     "attention_weights",
+    "binary_encoding",
     "boolean_mask",
     "causal_mask",
     "head_importance",
@@ -30,6 +42,8 @@ __all__ = [
     "local_mask",
     "merge_heads",
     "padding_mask",
+    "rotary",
+    "sinusoidal_encoding",
     "softargmax",
     "split_heads",
 ]

@@ -1,5 +1,7 @@
 """What arguments must be: each check names the argument, what came and what was expected."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,11 @@ def require_bool(name: str, mask: Tensor) -> None:
     require_tensor(name, mask)
     if mask.dtype != torch.bool:
         raise ValueError(f"{name} has shape {shape_of(mask)} and dtype {mask.dtype}: expected torch.bool")
+
+
+def require_choice(name: str, choice: str, choices: Sequence[str]) -> None:
+    if choice not in choices:
+        raise ValueError(f"{name} is {choice!r}: expected one of {', '.join(choices)}")
 
 
 def require_floating(name: str, tensor: Tensor) -> None:

@@ -76,6 +76,7 @@ def may_import(module):
         "__init__": MODELS,
         "checks": MODELS | {"__init__", "_require", "checks"},
         "grading": {"checks", "grading"},
+        "toy": {"_require", *CHAIN, "positional", "toy"},
         **{name: {"_require", *CHAIN[:index]} for index, name in enumerate(CHAIN)},
     }.get(module, {"_require", *CHAIN})
 
