@@ -302,4 +302,4 @@ def alibi_bias(num_heads: int, num_queries: int, num_keys: int | None = None) ->
     require_count("num_keys", num_keys, least=1)
     own = torch.arange(num_queries) + (num_keys - num_queries)  # (num_queries,)
     distance = (own.unsqueeze(-1) - torch.arange(num_keys)).abs()  # (num_queries, num_keys)
-    return -slopes[:, None, None] * distance
+    return slopes[:, None, None] * -distance
