@@ -18,6 +18,7 @@ from attncourse import (
     causal_mask,
     rotary,
     sinusoidal_encoding,
+    toy,
 )
 
 seeds = st.integers(0, 2**32 - 1)
@@ -232,6 +233,20 @@ def test_alibi_with_a_causal_mask_is_the_papers():
         for numbers in (bias, theirs)
     ]
     assert_close(*outputs)
+
+
+# --- the runs that the chapter shows ---
+
+
+def test_the_short_runs_are_what_their_logs_say():
+    short = toy.results(toy.RESULTS.parent / "short_runs")
+    assert {result.run.positions for result in short.values()} == set(toy.POSITIONS)
+    assert len({(r.run.version, r.run.model, r.run.sequences, r.run.batch) for r in short.values()}) == 1
+    data = toy.make_test_data("B", 300)
+    for name, (run, log, model) in short.items():
+        assert name == run.name
+        assert log["command"] == run.command
+        assert toy.evaluate(model, data) == pytest.approx(log["test_mse"], rel=0.2)
 
 
 # --- bad arguments ---
