@@ -106,17 +106,15 @@ def _angles(positions: Tensor, dim: int) -> Tensor:
 class LearnedEncoding(nn.Module):
     """A table of encodings, one row a position, which is learned like any other weight.
 
+    The table is the parameter ``table``, of shape (max_length, dim). It starts with small
+    random numbers, of standard deviation 0.02.
+
     Parameters
     ----------
     max_length : int
         The number of positions that the table has rows for.
     dim : int
         The number of features.
-
-    Attributes
-    ----------
-    table : Parameter, shape (max_length, dim)
-        Starts with small random numbers, of standard deviation 0.02.
 
     Raises
     ------
@@ -262,7 +260,7 @@ def alibi_bias(num_heads: int, num_queries: int, num_keys: int | None = None) ->
 
     .. math:: B_{h,q,k} = -m_h \left|q + (N^{KV} - N^Q) - k\right|
 
-    Queries and keys are aligned at the end, as in :func:`attncourse.masking.causal_mask`:
+    Queries and keys are aligned at the end, as in :func:`attncourse.causal_mask`:
     with fewer queries than keys, the queries are the last positions.
 
     Parameters
