@@ -542,3 +542,21 @@ def test_tuples_numbers_and_words_are_compared_part_by_part(new_task):
     assert "3 things were expected" in failed(task, lambda: (1.5, "row")).message
     assert "True or False was expected" in failed(task, lambda: (1.5, "row", 1)).message
     assert "a number was expected" in failed(task, lambda: (True, "row", True)).message
+    assert "as number 1 of 3: None" in failed(task, lambda: (None, "row", True)).message
+
+
+def test_a_count_is_exact_and_other_numbers_may_be_rounded(new_task):
+    count = new_task("count", lambda: 10_000_000, lambda seed: [checks.Case({})])
+    count(lambda: torch.tensor(10_000_000))
+    assert "not the number" in failed(count, lambda: 10_000_001).message
+    ratio = new_task("ratio", lambda: 1 / 3, lambda seed: [checks.Case({})])
+    ratio(lambda: torch.tensor(1 / 3))
+    assert "not the number" in failed(ratio, lambda: 0.333).message
+    assert "not the number" in failed(ratio, lambda: math.nan).message
+
+
+def test_a_tensor_without_dimensions_has_no_place(new_task):
+    task = new_task("scalar", lambda: torch.tensor(2.0), lambda seed: [checks.Case({})])
+    assert "it is wrong, yours is 3" in failed(task, lambda: torch.tensor(3.0)).message
+    assert "it is NaN" in failed(task, lambda: torch.tensor(math.nan)).message
+    assert "a sparse tensor" in failed(task, lambda: torch.eye(2).to_sparse()).message

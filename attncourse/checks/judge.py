@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -257,19 +258,20 @@ def _where_wrong(came: str, value: Tensor, wrong: Tensor) -> _Problem | None:
         return None
     yours = value[tuple(_place(wrong))].item()
     shown = f"{yours:.4g}" if value.is_floating_point() else str(yours)
-    return _Problem(
-        came, f"{_where(wrong, 'wrong')}, where yours is {shown}" if wrong.dim() else f"it is {shown}, wrong"
-    )
+    there = "where yours is" if wrong.dim() else "yours is"
+    return _Problem(came, f"{_where(wrong, 'wrong')}, {there} {shown}")
 
 
 def _number_difference(value: Plain, expected: float) -> _Problem | None:
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
+    if value is None:
+        return _Problem("None", "a number was expected. Is there a `return` at the end of your function?")
     if isinstance(value, bool) or not isinstance(value, float | int):
         return _Problem(_describe(value), "a number was expected")
-    if _close(
-        torch.tensor(float(value), dtype=torch.float64), torch.tensor(float(expected), dtype=torch.float64)
-    ):
+    # A count is right or wrong; another number may have passed through single precision.
+    tolerance = 0.0 if isinstance(expected, int) else 1e-5
+    if math.isclose(value, expected, rel_tol=tolerance):
         return None
     return _Problem(_describe(value), "this is not the number that the question asks for")
 
@@ -371,6 +373,8 @@ def _place(where: Tensor) -> list[int]:
 
 def _where(found: Tensor, what: str) -> str:
     """How many of a tensor's numbers are so, and the first of them: "3 of its 8 numbers are NaN; ..."."""
+    if found.dim() == 0:
+        return f"it is {what}"
     number, numel = int(found.sum()), found.numel()
     subject = f"all of its {numel} numbers" if number == numel else f"{number} of its {numel} numbers"
     return f"{subject} {'is' if number == 1 else 'are'} {what}; the first is at {_place(found)}"

@@ -146,6 +146,35 @@ def mended_without_mask(query, key, value, mask):
     return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
 
 
+@mended_attention.misconception(
+    "the forbidden scores are set to plus infinity",
+    hint="""Follow a forbidden score: what is its exponential, and what should it be? Mind the sign.""",
+    read="masking#masking-three-ways",
+)
+def mended_plus_infinity(query, key, value, mask):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return torch.softmax(scores.masked_fill(~mask, math.inf), -1) @ value
+
+
+@mended_attention.misconception(
+    "the mask holds, but the scores are not scaled any more",
+    hint="""Compare line by line with the function that leaks: only its mask was wrong.""",
+    read="attention_operator#why-the-scale",
+)
+def mended_unscaled(query, key, value, mask):
+    return torch.softmax((query @ key.mT).masked_fill(~mask, -math.inf), -1) @ value
+
+
+@mended_attention.misconception(
+    "the softmax runs over the queries instead of the keys",
+    hint="""Each row of weights belongs to a query and sums to 1. Sum yours along the last dimension.""",
+    read="attention_operator#rows-and-columns",
+)
+def mended_softmax_over_queries(query, key, value, mask):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return torch.softmax(scores.masked_fill(~mask, -math.inf), -2) @ value
+
+
 # ---------------------------------------------------------------------------------------
 # The causal mask
 # ---------------------------------------------------------------------------------------
@@ -244,6 +273,15 @@ def causal_nothing_hidden(num_queries, num_keys):
     return torch.ones(num_queries, num_keys, dtype=torch.bool)
 
 
+@causal_mask.misconception(
+    "keys stand in rows and queries in columns",
+    hint="""Rows ask, columns answer. Which of the two row numbers has to stand upright?""",
+    read="masking#masking-patterns",
+)
+def causal_keys_in_rows(num_queries, num_keys):
+    return torch.arange(num_keys)[:, None] <= torch.arange(num_queries) + num_keys - num_queries
+
+
 # ---------------------------------------------------------------------------------------
 # The local mask
 # ---------------------------------------------------------------------------------------
@@ -334,6 +372,54 @@ def local_inverted(num_queries, num_keys, radius):
     return (own - torch.arange(num_keys)).abs() > radius
 
 
+@local_mask.misconception(
+    "a query does not see its own position",
+    hint="""What is the distance of a position from itself, and is that at most the radius?""",
+    read="masking#masking-patterns",
+)
+def local_without_itself(num_queries, num_keys, radius):
+    own = torch.arange(num_queries)[:, None] + num_keys - num_queries
+    distance = (own - torch.arange(num_keys)).abs()
+    return (distance > 0) & (distance <= radius)
+
+
+@local_mask.misconception(
+    "the window ends one position too early on the right",
+    hint="""The end of a slice, and of a range, is not part of it. Which is the last key that is still near
+    enough?""",
+    read="masking#masking-patterns",
+)
+def local_slice_too_short(num_queries, num_keys, radius):
+    own = torch.arange(num_queries)[:, None] + num_keys - num_queries
+    distance = torch.arange(num_keys) - own
+    return (distance >= -radius) & (distance < radius)
+
+
+@local_mask.misconception(
+    "a slice begins at a negative number, which counts from the end",
+    hint="""Near the start of the sequence, position minus radius is below 0. What does Python take -1 for in
+    a slice? Print the first rows of your mask.""",
+    read="masking#masking-patterns",
+)
+def local_negative_slice(num_queries, num_keys, radius):
+    mask = torch.zeros(num_queries, num_keys, dtype=torch.bool)
+    for i in range(num_queries):
+        own = i + num_keys - num_queries
+        mask[i, own - radius : own + radius + 1] = True
+    return mask
+
+
+@local_mask.misconception(
+    "each query is taken to stand one position further on than it does",
+    hint="""Take as many queries as keys: at which position does query 0 stand? And the last of two queries
+    among five keys?""",
+    read="masking#rectangular-masks",
+)
+def local_one_further(num_queries, num_keys, radius):
+    own = torch.arange(num_queries)[:, None] + num_keys - num_queries + 1
+    return (own - torch.arange(num_keys)).abs() <= radius
+
+
 # ---------------------------------------------------------------------------------------
 # Padding
 # ---------------------------------------------------------------------------------------
@@ -418,6 +504,36 @@ def padding_at_the_start(lengths, num_keys):
     return torch.arange(num_keys) >= num_keys - lengths[:, None, None]
 
 
+@padding_mask.misconception(
+    "one position too few is taken for true",
+    hint="""Positions are counted from 0. How many positions are True in the row of a full sequence, and how
+    many should be?""",
+    read="masking#padding-hides-keys",
+)
+def padding_one_too_few(lengths, num_keys):
+    return torch.arange(1, num_keys + 1) < lengths[:, None, None]
+
+
+@padding_mask.misconception(
+    "the dimension of size 1 stands before the batch",
+    hint="""Lined up with scores of shape (batch, queries, keys), your sequences would meet the queries. Which
+    of the three dimensions does not matter for padding?""",
+    read="masking#padding-hides-keys",
+)
+def padding_one_in_front(lengths, num_keys):
+    return (torch.arange(num_keys) < lengths[:, None])[None]
+
+
+@padding_mask.misconception(
+    "the dimension of the queries is as long as that of the keys",
+    hint="""That fits only where there are as many queries as keys, and the function is not told how many
+    queries there are. How long must a dimension be to fit any number?""",
+    read="masking#padding-hides-keys",
+)
+def padding_square(lengths, num_keys):
+    return (torch.arange(num_keys) < lengths[:, None, None]).expand(-1, num_keys, -1)
+
+
 # ---------------------------------------------------------------------------------------
 # Causal and padded
 # ---------------------------------------------------------------------------------------
@@ -473,10 +589,10 @@ def decoder_causal_only(lengths, num_positions):
 
 
 @decoder_mask.misconception(
-    "the queries at padding positions are masked instead of the keys",
+    "the queries at padding positions are masked, too",
     hint="""Nobody reads what comes out at a padding position, so its query may look at the true words. If it
-    sees nothing its row is empty, and an empty row is a danger. Along which dimension, rows or columns, do
-    the positions stand that are looked at?""",
+    sees nothing its row is empty, and an empty row is a danger. Padding must not be looked at: is that a
+    matter of rows or of columns?""",
     read="masking#padding-hides-keys",
 )
 def decoder_padding_of_queries(lengths, num_positions):
@@ -513,6 +629,17 @@ def decoder_transposed(lengths, num_positions):
 def decoder_inverted(lengths, num_positions):
     causal = torch.ones(num_positions, num_positions).tril().bool()
     return ~(causal & (torch.arange(num_positions) < lengths[:, None, None]))
+
+
+@decoder_mask.misconception(
+    "a whole mask is asked whether it is true, as `and`, `or`, `not` and `if` do",
+    hint="""Python's `and` wants one yes or no from each side, and a mask holds many. Which operator joins two
+    masks entry by entry?""",
+    read="masking#combining-masks",
+)
+def decoder_python_and(lengths, num_positions):
+    causal = torch.ones(num_positions, num_positions).tril().bool()
+    return causal and (torch.arange(num_positions) < lengths[:, None, None])
 
 
 # ---------------------------------------------------------------------------------------
@@ -710,6 +837,30 @@ def masked_zero_times_infinity(query, key, value, mask):
     return torch.softmax(scores + (1 - mask.to(scores.dtype)) * -math.inf, -1) @ value
 
 
+@masked_attention.misconception(
+    "an empty row is let see everything, and what it sees is not erased",
+    hint="""There is no NaN any more, because the empty row has something to share out. But it was to see
+    nothing. What must become of its weights?""",
+    read="masking#empty-rows",
+)
+def masked_not_erased(query, key, value, mask):
+    empty = ~mask.any(-1, keepdim=True)
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return torch.softmax(scores.masked_fill(~(mask | empty), -math.inf), -1) @ value
+
+
+@masked_attention.misconception(
+    "the exponentials are masked, but those of large scores overflow",
+    hint="""exp(1000) is infinite, and infinity times 0 is NaN. Scores may be of any size. What may be
+    subtracted from a row of scores without changing its weights, and which keys may have a say in it?""",
+    read="masking#masking-three-ways",
+)
+def masked_overflow(query, key, value, mask):
+    exponentials = torch.exp(query @ key.mT / math.sqrt(query.shape[-1])) * mask
+    total = exponentials.sum(-1, keepdim=True)
+    return exponentials / torch.where(total == 0, 1.0, total) @ value
+
+
 # ---------------------------------------------------------------------------------------
 # Conventions
 # ---------------------------------------------------------------------------------------
@@ -776,6 +927,26 @@ def additive_minus_a_billion(mask):
 )
 def additive_lowest_finite(mask):
     return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+
+
+@additive_mask.misconception(
+    "the allowed entries are left at 1",
+    hint="""A mask turned into numbers has 1 where it was True. What does a score become to which this is
+    added? And what should it become?""",
+    read="masking#two-polarities",
+)
+def additive_ones_left(mask):
+    return mask.float().masked_fill(~mask, -math.inf)
+
+
+@additive_mask.misconception(
+    "the forbidden entries are plus infinity",
+    hint="""Added to a score this makes a forbidden key the best of all. Which way do the scores have to
+    go?""",
+    read="masking#two-polarities",
+)
+def additive_plus_infinity(mask):
+    return torch.zeros(mask.shape).masked_fill(~mask, math.inf)
 
 
 def _multihead_mask(mask: Tensor, num_heads: int) -> Tensor:
@@ -852,6 +1023,16 @@ def multihead_own_dimension(mask, num_heads):
 )
 def multihead_transposed(mask, num_heads):
     return (~mask.mT).repeat_interleave(num_heads, dim=0)
+
+
+@multihead_mask.misconception(
+    "the repetition has taken the mask apart: everything stands in one row",
+    hint="""Without a dimension, `repeat_interleave` repeats single numbers. What is to be repeated here is a
+    whole mask. Along which dimension do the masks stand?""",
+    read="masking#two-polarities",
+)
+def multihead_without_dim(mask, num_heads):
+    return (~mask).repeat_interleave(num_heads)
 
 
 # ---------------------------------------------------------------------------------------
@@ -964,6 +1145,26 @@ def dependencies_inverted(jacobian):
     return (jacobian == 0).all(dim=3).all(dim=1)
 
 
+@dependencies.misconception(
+    "the input positions are gone, and their features are left",
+    hint="""Once dimension 1 is gone, those after it have moved up. Which number has the one that you want to
+    take away next?""",
+    read="masking#influence-exact-zeros",
+)
+def dependencies_moved_dimension(jacobian):
+    return (jacobian != 0).any(dim=1).any(dim=1)
+
+
+@dependencies.misconception(
+    "a dimension is asked for that has moved up, because another one before it is gone",
+    hint="""After the first `any` there are three dimensions. Write down which is which, or take them away in
+    the other order.""",
+    read="masking#influence-exact-zeros",
+)
+def dependencies_missing_dimension(jacobian):
+    return (jacobian != 0).any(dim=1).any(dim=3)
+
+
 # ---------------------------------------------------------------------------------------
 # Which layers are causal
 # ---------------------------------------------------------------------------------------
@@ -990,9 +1191,28 @@ def _weights_times_mask(x: Tensor) -> Tensor:
     return torch.softmax(query @ key.mT / 2, -1) * _causal(len(x)) @ value
 
 
+def _look_ahead(length: int, distance: int, first: bool, last: bool) -> Tensor:
+    """A matrix that fetches the position so far ahead; the first output and the last input may stay out."""
+    ahead = torch.ones(length, length, dtype=torch.float64).triu(distance).tril(distance)
+    ahead[0] *= first
+    ahead[:, -1] *= last
+    return ahead
+
+
+def _plus_or_minus_the_next(x: Tensor) -> Tensor:
+    # The sum of an output's features does not feel the next position, nor does the sum of all derivatives.
+    sign = torch.tensor([1, 1, -1, -1], dtype=x.dtype)
+    return x + sign * (_look_ahead(len(x), 1, first=False, last=True) @ x[:, :1])
+
+
 def _past_and_after_next(x: Tensor) -> Tensor:
-    after_next = torch.ones(len(x), len(x)).triu(2).tril(2).bool()
-    return _attend(x, _causal(len(x)) | after_next)
+    return _attend(x, _causal(len(x))) + _look_ahead(len(x), 2, first=True, last=False) @ x
+
+
+def _past_and_direction_of_the_next(x: Tensor) -> Tensor:
+    # Whoever makes a later input longer changes nothing.
+    direction = torch.nn.functional.normalize(x, dim=-1)  # zeros for zeros
+    return _attend(x, _causal(len(x))) + _look_ahead(len(x), 1, first=False, last=False) @ direction
 
 
 _LAYERS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -1001,9 +1221,9 @@ _LAYERS: dict[str, Callable[[Tensor], Tensor]] = {
     "attention to the last three positions": lambda x: _attend(
         x, _causal(len(x)) & masking.local_mask(len(x), radius=2)
     ),
-    "attention to both neighbours": lambda x: _attend(x, masking.local_mask(len(x), radius=1)),
-    "two layers of causal attention": lambda x: _attend(_attend(x, _causal(len(x))), _causal(len(x))),
-    "attention to the past and to the position after the next": _past_and_after_next,
+    "every position, all but the first plus or minus a feature of the next": _plus_or_minus_the_next,
+    "causal attention, and in the middle the direction of the next position": _past_and_direction_of_the_next,
+    "causal attention, and the position after the next, but never the last": _past_and_after_next,
     "attention to earlier positions only, not to itself, added to x": lambda x: (
         x + _attend(x, torch.ones(len(x), len(x)).tril(-1).bool())
     ),
@@ -1116,6 +1336,83 @@ def causality_tolerant(layer, x):
     return not bool((jacobian.abs() > 0.005).any(3).any(1).triu(1).any())
 
 
+@is_causal.misconception(
+    "only the first output is looked at",
+    hint="""The first position has the most future, but others have one, too. A layer may keep its first
+    output clean and leak in the middle.""",
+    read="masking#which-are-causal",
+)
+def causality_of_the_first(layer, x):
+    jacobian = torch.autograd.functional.jacobian(layer, x)
+    return not bool((jacobian[0, :, 1:] != 0).any())
+
+
+@is_causal.misconception(
+    "only the influence of the last input is looked at",
+    hint="""The last position lies in everybody's future, but it is not the only one that does. A layer may
+    look ahead, and never as far as the end.""",
+    read="masking#which-are-causal",
+)
+def causality_of_the_last(layer, x):
+    jacobian = torch.autograd.functional.jacobian(layer, x)
+    return not bool((jacobian[:-1, :, -1] != 0).any())
+
+
+@is_causal.misconception(
+    "derivatives of opposite sign cancel",
+    hint="""A later input may raise one feature of an output and lower another, and the sum of the derivatives
+    is 0. Yet both depend on it. So do not add up features, neither before nor after the derivative.""",
+    read="masking#influence-exact-zeros",
+)
+def causality_summed(layer, x):
+    jacobian = torch.autograd.functional.jacobian(layer, x)
+    return not bool((jacobian.sum(dim=(1, 3)) != 0).triu(1).any())
+
+
+@is_causal.misconception(
+    "the later inputs only change places with each other",
+    hint="""Attention without a mask averages over a set, and does not notice the order of what it averages.
+    Give the later positions something that was not there before.""",
+    read="masking#which-are-causal",
+)
+def causality_by_exchange(layer, x):
+    before = layer(x)
+    for i in range(1, len(x)):
+        other = torch.cat([x[:i], x[i:].flip(0)])
+        if (layer(other)[:i] - before[:i]).abs().max() > 1e-9:
+            return False
+    return True
+
+
+@is_causal.misconception(
+    "NaN is put in for the later inputs, and 0 times NaN is NaN",
+    hint="""A forbidden value has the weight 0, and still it is multiplied. What is 0 times NaN? Put in
+    numbers that one can calculate with.""",
+    read="masking#nan-in-the-gradient",
+)
+def causality_by_nan(layer, x):
+    for i in range(1, len(x)):
+        other = torch.cat([x[:i], torch.full_like(x[i:], math.nan)])
+        if layer(other)[:i].isnan().any():
+            return False
+    return True
+
+
+@is_causal.misconception(
+    "the later inputs are changed, but in a way that a layer need not notice",
+    hint="""You multiply the later inputs by a number. What does a layer see of that which takes only the
+    direction of its inputs? Change them so that nothing of them stays as it was.""",
+    read="masking#which-are-causal",
+)
+def causality_of_length_only(layer, x):
+    before = layer(x)
+    for i in range(1, len(x)):
+        other = torch.cat([x[:i], 2 * x[i:]])
+        if (layer(other)[:i] - before[:i]).abs().max() > 1e-9:
+            return False
+    return True
+
+
 # ---------------------------------------------------------------------------------------
 # Dropout on the weights
 # ---------------------------------------------------------------------------------------
@@ -1217,3 +1514,22 @@ def dropout_corrected_in_evaluation(weights, keep, dropout_p, training):
 )
 def dropout_inverted(weights, keep, dropout_p, training):
     return weights * ~keep / (1 - dropout_p) if training else weights.clone()
+
+
+@weight_dropout.misconception(
+    "the factor is taken from this draw: the share of the weights that happened to stay",
+    hint="""The mean is one over many draws. The factor follows from the probability, and the same draw with
+    another number of weights kept must not change it.""",
+    read="masking#weight-dropout",
+)
+def dropout_by_share_kept(weights, keep, dropout_p, training):
+    return weights * keep / keep.to(weights.dtype).mean() if training else weights.clone()
+
+
+@weight_dropout.misconception(
+    "training and evaluation are exchanged",
+    hint="""In one of the two, nothing is dropped. In which is the answer not to depend on chance?""",
+    read="masking#weight-dropout",
+)
+def dropout_exchanged(weights, keep, dropout_p, training):
+    return weights.clone() if training else weights * keep / (1 - dropout_p)

@@ -101,6 +101,36 @@ def split_positions(x, num_heads):
     return x.reshape(*x.shape[:-2], num_heads, -1, x.shape[-1])
 
 
+@split_heads.misconception(
+    "num_heads is taken for the number of features of a head",
+    hint="""The last dimension becomes two: how many heads there are, and how many features each has. Which of
+    the two numbers are you given, and in which place does it belong?""",
+    read="multihead#view-then-transpose",
+)
+def split_into_pieces_of_num_heads(x, num_heads):
+    return x.reshape(*x.shape[:-1], x.shape[-1] // num_heads, num_heads).transpose(-3, -2)
+
+
+@split_heads.misconception(
+    "dimensions 0 and 1 change places, which is right without a batch only",
+    hint="""With a batch, dimension 0 is the batch, and it should stay where it is. How do you name the two
+    when you count from the back?""",
+    read="multihead#view-then-transpose",
+)
+def split_swapping_the_first_two(x, num_heads):
+    return x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads).transpose(0, 1)
+
+
+@split_heads.misconception(
+    "the input is transposed before its features are cut",
+    hint="""Now each head has features in its rows and positions in its columns, or numbers that do not belong
+    together. First cut, then move.""",
+    read="multihead#view-then-transpose",
+)
+def split_after_transpose(x, num_heads):
+    return x.mT.reshape(*x.shape[:-2], num_heads, x.shape[-2], x.shape[-1] // num_heads)
+
+
 # ---------------------------------------------------------------------------------------
 # Merge the heads
 # ---------------------------------------------------------------------------------------
@@ -198,6 +228,36 @@ def merged_from_the_front(x):
     return x.transpose(1, 2).flatten(-2)
 
 
+@merge_heads.misconception(
+    "the heads are moved behind the positions, but not joined",
+    hint="""The first step is done: at each position the heads' features lie side by side. But they still have
+    two dimensions. How do two dimensions become one?""",
+    read="multihead#view-then-transpose",
+)
+def merged_not_joined(x):
+    return x.transpose(-3, -2)
+
+
+@merge_heads.misconception(
+    "positions and features are joined, and the heads are left",
+    hint="""Only neighbouring dimensions can be joined, and what stands beside the features is the positions.
+    What should stand there?""",
+    read="multihead#view-then-transpose",
+)
+def merged_positions_and_features(x):
+    return x.flatten(-2)
+
+
+@merge_heads.misconception(
+    "the first dimension is taken for the heads, which is right without a batch only",
+    hint="""With a batch, the first dimension counts the sequences. Where do the heads stand, counted from the
+    back?""",
+    read="multihead#view-then-transpose",
+)
+def merged_along_the_first(x):
+    return torch.cat(list(x), -1)
+
+
 # ---------------------------------------------------------------------------------------
 # Shapes
 # ---------------------------------------------------------------------------------------
@@ -237,7 +297,17 @@ def _layer_shapes_cases(seed: int) -> list[Case]:
     ]
 
 
-layer_shapes = Task("layer_shapes", _layer_shapes, _layer_shapes_cases)
+def _call_for_shapes(answer: Any, inputs: dict[str, int]) -> Any:
+    shapes = answer(*inputs.values())
+    # What `tensor.shape` gives is a tuple, too.
+    if isinstance(shapes, dict):
+        shapes = {
+            name: tuple(shape) if isinstance(shape, torch.Size) else shape for name, shape in shapes.items()
+        }
+    return shapes
+
+
+layer_shapes = Task("layer_shapes", _layer_shapes, _layer_shapes_cases, call=_call_for_shapes)
 
 
 @layer_shapes.misconception(
@@ -357,6 +427,74 @@ def shapes_with_output_per_key(batch, num_queries, num_keys, model_dim, num_head
     }
 
 
+@layer_shapes.misconception(
+    "the values have as many rows as the queries",
+    hint="""To each key belongs a value. So how many values are there, and which sequence are they made
+    from?""",
+    read="multihead#self-and-cross",
+)
+def shapes_with_values_per_query(batch, num_queries, num_keys, model_dim, num_heads, key_dim, value_dim):
+    return {
+        "query": (batch, num_heads, num_queries, key_dim),
+        "key": (batch, num_heads, num_keys, key_dim),
+        "value": (batch, num_heads, num_queries, value_dim),
+        "weights": (batch, num_heads, num_queries, num_keys),
+        "merged": (batch, num_queries, num_heads * value_dim),
+        "output": (batch, num_queries, model_dim),
+    }
+
+
+@layer_shapes.misconception(
+    "in queries, keys and values the heads stand behind the positions",
+    hint="""That is so after the first step of the split. Attention works on the last two dimensions, so what
+    must these be?""",
+    read="multihead#view-then-transpose",
+)
+def shapes_with_heads_behind(batch, num_queries, num_keys, model_dim, num_heads, key_dim, value_dim):
+    return {
+        "query": (batch, num_queries, num_heads, key_dim),
+        "key": (batch, num_keys, num_heads, key_dim),
+        "value": (batch, num_keys, num_heads, value_dim),
+        "weights": (batch, num_heads, num_queries, num_keys),
+        "merged": (batch, num_queries, num_heads * value_dim),
+        "output": (batch, num_queries, model_dim),
+    }
+
+
+@layer_shapes.misconception(
+    "the merged heads have the features of the keys",
+    hint="""Keys only decide where to look. What is averaged, and so what does a head's output consist
+    of?""",
+    read="multihead#multihead-layer",
+)
+def shapes_with_merged_keys(batch, num_queries, num_keys, model_dim, num_heads, key_dim, value_dim):
+    return {
+        "query": (batch, num_heads, num_queries, key_dim),
+        "key": (batch, num_heads, num_keys, key_dim),
+        "value": (batch, num_heads, num_keys, value_dim),
+        "weights": (batch, num_heads, num_queries, num_keys),
+        "merged": (batch, num_queries, num_heads * key_dim),
+        "output": (batch, num_queries, model_dim),
+    }
+
+
+@layer_shapes.misconception(
+    "the merged heads have model_dim features",
+    hint="""So it is if num_heads times value_dim happens to be model_dim. Here it need not be. Which matrix
+    is there to bring the number back to model_dim?""",
+    read="multihead#multihead-layer",
+)
+def shapes_with_merged_model_dim(batch, num_queries, num_keys, model_dim, num_heads, key_dim, value_dim):
+    return {
+        "query": (batch, num_heads, num_queries, key_dim),
+        "key": (batch, num_heads, num_keys, key_dim),
+        "value": (batch, num_heads, num_keys, value_dim),
+        "weights": (batch, num_heads, num_queries, num_keys),
+        "merged": (batch, num_queries, model_dim),
+        "output": (batch, num_queries, model_dim),
+    }
+
+
 # ---------------------------------------------------------------------------------------
 # How many parameters
 # ---------------------------------------------------------------------------------------
@@ -458,6 +596,56 @@ def count_four_squares(model_dim, num_heads, key_dim, value_dim, bias):
 def count_shared_keys(model_dim, num_heads, key_dim, value_dim, bias):
     count = num_heads * model_dim * (key_dim + value_dim) + num_heads * value_dim * model_dim
     return count + bias * (num_heads * (key_dim + value_dim) + model_dim)
+
+
+@num_parameters.misconception(
+    "W_O is taken for a square matrix",
+    hint="""What comes into W_O is the merged heads. Has that as many features as comes out?""",
+    read="multihead#counting-parameters",
+)
+def count_square_output_weight(model_dim, num_heads, key_dim, value_dim, bias):
+    count = num_heads * model_dim * (2 * key_dim + value_dim) + model_dim**2
+    return count + bias * (num_heads * (2 * key_dim + value_dim) + model_dim)
+
+
+@num_parameters.misconception(
+    "each of the four biases is counted with model_dim numbers",
+    hint="""A bias is added to what comes out of its matrix. Only one of the four has model_dim columns
+    whatever the size of the heads.""",
+    read="multihead#multihead-bias",
+)
+def count_biases_of_model_dim(model_dim, num_heads, key_dim, value_dim, bias):
+    return 2 * num_heads * model_dim * (key_dim + value_dim) + bias * 4 * model_dim
+
+
+@num_parameters.misconception(
+    "the biases of one head only are counted",
+    hint="""You have counted the matrices of every head. Each head's queries, keys and values have a bias,
+    too.""",
+    read="multihead#multihead-bias",
+)
+def count_biases_of_one_head(model_dim, num_heads, key_dim, value_dim, bias):
+    count = 2 * num_heads * model_dim * (key_dim + value_dim)
+    return count + bias * (2 * key_dim + value_dim + model_dim)
+
+
+@num_parameters.misconception(
+    "the bias of the output is counted with the features of the merged heads",
+    hint="""The merged heads are what goes into W_O. A bias is as long as what comes out.""",
+    read="multihead#multihead-bias",
+)
+def count_output_bias_of_merged(model_dim, num_heads, key_dim, value_dim, bias):
+    return 2 * num_heads * (key_dim + value_dim) * (model_dim + bias)
+
+
+@num_parameters.misconception(
+    "the biases are counted even where there are none",
+    hint="""The last argument says whether the layer has biases. Where does your function look at it?""",
+    read="multihead#multihead-bias",
+)
+def count_biases_always(model_dim, num_heads, key_dim, value_dim, bias):
+    count = 2 * num_heads * model_dim * (key_dim + value_dim)
+    return count + num_heads * (2 * key_dim + value_dim) + model_dim
 
 
 # ---------------------------------------------------------------------------------------
@@ -681,6 +869,42 @@ def multihead_input_split(x, W_Q, W_K, W_V, W_O):
     return torch.cat(heads, -1) @ W_O
 
 
+@multihead_attention.misconception(
+    "the input has no dimension for the heads, so its batch meets them",
+    hint="""Dimensions are matched from the back: behind the last two, the batch of `x` meets the heads of the
+    weights. With one sequence there is nothing to meet. Where must `x` have a dimension of length 1?""",
+    read="multihead#multihead-layer",
+)
+def multihead_batch_meets_heads(x, W_Q, W_K, W_V, W_O):
+    query, key, value = (x @ W for W in (W_Q, W_K, W_V))
+    heads = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+    return heads.transpose(-3, -2).flatten(-2) @ W_O
+
+
+@multihead_attention.misconception(
+    "queries and keys are exchanged",
+    hint="""Which of the two matrices makes what a position asks, and which makes what it can be found
+    by?""",
+    read="multihead#multihead-layer",
+)
+def multihead_exchanged(x, W_Q, W_K, W_V, W_O):
+    query, key, value = (x.unsqueeze(-3) @ W for W in (W_K, W_Q, W_V))
+    heads = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+    return heads.transpose(-3, -2).flatten(-2) @ W_O
+
+
+@multihead_attention.misconception(
+    "the heads are put one below the other before W_O, instead of side by side",
+    hint="""Look at the two shapes in the message. How many rows should the merged heads have, and how many
+    columns, to go with the rows of W_O?""",
+    read="multihead#heads",
+)
+def multihead_one_below_the_other(x, W_Q, W_K, W_V, W_O):
+    query, key, value = (x.unsqueeze(-3) @ W for W in (W_Q, W_K, W_V))
+    heads = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+    return heads.flatten(-3, -2) @ W_O
+
+
 # ---------------------------------------------------------------------------------------
 # Cross-attention with packed weights
 # ---------------------------------------------------------------------------------------
@@ -872,6 +1096,36 @@ def cross_without_bias(x, memory, W_Q, W_K, W_V, W_O, b_O, num_heads):
     return heads.transpose(-3, -2).flatten(-2) @ W_O
 
 
+@cross_attention.misconception(
+    "the packed matrices are cut by a reshape, so that each head gets some of the rows",
+    hint="""The heads' matrices stand side by side: a head has some of the columns, and all of the rows. A
+    reshape keeps the numbers in the order in which they lie in memory, row by row.""",
+    read="multihead#slices",
+)
+def cross_packed_reshaped(x, memory, W_Q, W_K, W_V, W_O, b_O, num_heads):
+    query, key, value = (
+        y.unsqueeze(-3) @ W.reshape(num_heads, W.shape[0], W.shape[1] // num_heads)
+        for y, W in ((x, W_Q), (memory, W_K), (memory, W_V))
+    )
+    heads = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+    return heads.transpose(-3, -2).flatten(-2) @ W_O + b_O
+
+
+@cross_attention.misconception(
+    "each head takes every so-many-th feature, instead of a block of neighbours",
+    hint="""One matrix holds the columns of all heads, those of head 0 first. When a dimension is cut in two,
+    the first of the two counts the blocks.""",
+    read="multihead#slices",
+)
+def cross_interleaved(x, memory, W_Q, W_K, W_V, W_O, b_O, num_heads):
+    query, key, value = (
+        (y @ W).unflatten(-1, (-1, num_heads)).movedim(-1, -3)
+        for y, W in ((x, W_Q), (memory, W_K), (memory, W_V))
+    )
+    heads = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+    return heads.transpose(-3, -2).flatten(-2) @ W_O + b_O
+
+
 # ---------------------------------------------------------------------------------------
 # The layer as a class
 # ---------------------------------------------------------------------------------------
@@ -882,17 +1136,26 @@ PARAMETERS = ("W_Q", "W_K", "W_V", "W_O")
 def _use_layer(answer: Any, inputs: dict[str, Any]) -> Tensor:
     """Make the student's layer, give it the case's weights, and call it on one to three inputs."""
     model_dim, num_heads = inputs["model_dim"], inputs["num_heads"]
+    if isinstance(answer, torch.nn.Module):
+        raise Misfit("the class itself was expected, and what came is a layer that has been made from one")
     layer = answer(model_dim, num_heads)
     if not isinstance(layer, torch.nn.Module):
         raise Misfit("a class that derives from torch.nn.Module was expected, and calling yours gave none")
-    parameters = dict(layer.named_parameters())
+    parameters = dict(layer.named_parameters(remove_duplicate=False))
     for name in PARAMETERS:
         if name not in parameters:
-            kind = "a plain tensor" if isinstance(getattr(layer, name, None), Tensor) else "missing"
+            found = getattr(layer, name, None)
+            kind = (
+                "a plain tensor" if isinstance(found, Tensor) else f"an object of type {type(found).__name__}"
+            )
+            kind = "missing" if found is None else kind
             raise Misfit(f"the layer's {name} is {kind}, and a torch.nn.Parameter was expected")
         shape, expected = tuple(parameters[name].shape), tuple(inputs[name].shape)
         if shape != expected:
             raise Misfit(f"the layer's {name} has shape {shape}, and {expected} was expected")
+        for other in PARAMETERS[: PARAMETERS.index(name)]:
+            if parameters[name] is parameters[other]:
+                raise Misfit(f"the layer's {other} and {name} are one and the same parameter")
         parts = parameters[name].detach().flatten(1)
         if num_heads > 1 and (parts == parts[0]).all():
             raise Misfit(f"in a new layer, the numbers of {name} are the same for all heads")
@@ -964,7 +1227,7 @@ class PlainTensors(torch.nn.Module):
 
 
 @multihead_class.misconception(
-    "all weights start at the same value",
+    "all heads start with the same weights",
     hint="""Heads that start equal compute the same, get the same gradient, and so stay equal for ever:
     you would pay for many heads and have one. What makes two heads different before any training?""",
     read="multihead#multihead-layer",
@@ -1197,6 +1460,30 @@ class MergedByReshape(torch.nn.Module):
         return (torch.softmax(scores, -1) @ v).reshape(query.shape) @ self.W_O
 
 
+@multihead_class.misconception(
+    "a tensor is asked whether it is true, as `or` does",
+    hint="""Python's `key or query` wants one yes or no from `key`, and a tensor holds many numbers. The
+    question is not whether `key` is true, but whether there is any.""",
+    read="multihead#self-and-cross",
+)
+class KeyOrQuery(torch.nn.Module):
+    def __init__(self, model_dim, num_heads):
+        super().__init__()
+        shape = (num_heads, model_dim, model_dim // num_heads)
+        self.W_Q, self.W_K, self.W_V = (torch.nn.Parameter(torch.randn(shape)) for _ in range(3))
+        self.W_O = torch.nn.Parameter(torch.randn(model_dim, model_dim))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = key or query
+        value = query if value is None else value
+        q, k, v = query.unsqueeze(-3) @ self.W_Q, key.unsqueeze(-3) @ self.W_K, value.unsqueeze(-3) @ self.W_V
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            mask = mask.unsqueeze(-3) if mask.dim() > 2 else mask
+            scores = scores.masked_fill(~mask, -math.inf)
+        return (torch.softmax(scores, -1) @ v).transpose(-3, -2).flatten(-2) @ self.W_O
+
+
 # ---------------------------------------------------------------------------------------
 # PyTorch's weights
 # ---------------------------------------------------------------------------------------
@@ -1307,6 +1594,39 @@ def from_torch_head_by_head(in_proj_weight, out_proj_weight, num_heads):
 )
 def from_torch_interleaved(in_proj_weight, out_proj_weight, num_heads):
     parts = [W.T.unflatten(1, (-1, num_heads)).movedim(2, 0) for W in in_proj_weight.chunk(3)]
+    return (*parts, out_proj_weight.T)
+
+
+@heads_from_torch.misconception(
+    "only W_O is transposed",
+    hint="""The matrices of queries, keys and values are linear layers of PyTorch's, too: their rows are
+    outputs. All of them are square here, so no shape complains.""",
+    read="multihead#multihead-pytorch",
+)
+def from_torch_inputs_untransposed(in_proj_weight, out_proj_weight, num_heads):
+    parts = [W.unflatten(1, (num_heads, -1)).transpose(0, 1) for W in in_proj_weight.chunk(3)]
+    return (*parts, out_proj_weight.T)
+
+
+@heads_from_torch.misconception(
+    "keys and values have changed places",
+    hint="""The packed matrix has three parts, from top to bottom. In which order does PyTorch stack
+    them?""",
+    read="multihead#multihead-pytorch",
+)
+def from_torch_values_before_keys(in_proj_weight, out_proj_weight, num_heads):
+    query, value, key = (W.T.unflatten(1, (num_heads, -1)).transpose(0, 1) for W in in_proj_weight.chunk(3))
+    return query, key, value, out_proj_weight.T
+
+
+@heads_from_torch.misconception(
+    "the matrices are reshaped to the shape asked for, without any transpose",
+    hint="""The rows of a part are outputs, those of head 0 first, so a head has a block of rows. How do such
+    rows become the columns of the head's matrix?""",
+    read="multihead#multihead-pytorch",
+)
+def from_torch_reshaped_only(in_proj_weight, out_proj_weight, num_heads):
+    parts = [W.reshape(num_heads, W.shape[1], -1) for W in in_proj_weight.chunk(3)]
     return (*parts, out_proj_weight.T)
 
 
@@ -1428,6 +1748,38 @@ def ablation_from_nothing(loss, num_heads):
     return torch.stack([nothing - loss(one_head) for one_head in torch.eye(num_heads)])
 
 
+@importance_by_ablation.misconception(
+    "the sign is lost: harm counts as importance",
+    hint="""A head without which the loss falls does harm. Is it to be told from one that is needed?""",
+    read="multihead#head-importance",
+)
+def ablation_without_sign(loss, num_heads):
+    whole = loss(torch.ones(num_heads))
+    return torch.stack([(loss(1 - one_head) - whole).abs() for one_head in torch.eye(num_heads)])
+
+
+@importance_by_ablation.misconception(
+    "the loss is compared with that of no head at all, instead of all heads",
+    hint="""From where does the loss rise when one head falls silent: what is it before?""",
+    read="multihead#head-importance",
+)
+def ablation_compared_with_nothing(loss, num_heads):
+    nothing = loss(torch.zeros(num_heads))
+    return torch.stack([loss(1 - one_head) - nothing for one_head in torch.eye(num_heads)])
+
+
+@importance_by_ablation.misconception(
+    "this is the derivative of the loss, not what happens when a head is silenced",
+    hint="""A derivative says how the loss begins to change. Silencing a head is a large step: take it, and
+    see.""",
+    read="multihead#head-importance",
+)
+def ablation_by_derivative(loss, num_heads):
+    head_mask = torch.ones(num_heads, requires_grad=True)
+    (gradient,) = torch.autograd.grad(loss(head_mask), head_mask)
+    return gradient
+
+
 # ---------------------------------------------------------------------------------------
 # Pruning
 # ---------------------------------------------------------------------------------------
@@ -1529,3 +1881,36 @@ def prunes_by_zeros(W_Q, W_K, W_V, W_O, heads):
         W_V * keep[:, None, None],
         W_O * rows[:, None],
     )
+
+
+@pruned_weights.misconception(
+    "W_O keeps its first rows, as many as are needed",
+    hint="""The shape is right. But the first rows belong to head 0. Which rows belong to the heads that you
+    keep?""",
+    read="multihead#sum-of-heads",
+)
+def prunes_the_first_rows(W_Q, W_K, W_V, W_O, heads):
+    return W_Q[heads], W_K[heads], W_V[heads], W_O[: len(heads) * W_V.shape[2]]
+
+
+@pruned_weights.misconception(
+    "the heads come in their old order, not in that of the list",
+    hint="""The heads that are kept are the right ones. But in which order are they listed?""",
+    read="multihead#pruning-heads",
+)
+def prunes_in_the_old_order(W_Q, W_K, W_V, W_O, heads):
+    kept = sorted(heads)
+    blocks = W_O.reshape(W_Q.shape[0], W_V.shape[2], W_O.shape[1])
+    return W_Q[kept], W_K[kept], W_V[kept], blocks[kept].flatten(0, 1)
+
+
+@pruned_weights.misconception(
+    "the blocks of W_O are key_dim rows long",
+    hint="""What is merged is the heads' outputs, and those are averages of values. How many features has
+    one?""",
+    read="multihead#sum-of-heads",
+)
+def prunes_blocks_of_key_dim(W_Q, W_K, W_V, W_O, heads):
+    size = W_Q.shape[2]
+    rows = [W_O[h * size : (h + 1) * size] for h in heads]
+    return W_Q[heads], W_K[heads], W_V[heads], torch.cat(rows)

@@ -129,6 +129,8 @@ def probe(task: Task, answer: Any, cases: Sequence[Case], *, refusing: bool = Tr
 def plain(value: Any) -> Plain:
     """Reduce a returned value to plain data; what is not plain becomes a :class:`Foreign`."""
     if isinstance(value, Tensor):
+        if value.layout != torch.strided:
+            return Foreign("a sparse tensor")
         return value.detach().cpu().clone()
     if value is None or isinstance(value, bool | str):
         return value

@@ -265,6 +265,22 @@ def is_causal__another_future(layer, x):
     return True
 
 
+def is_causal__future_erased(layer, x):
+    before = layer(x)
+    for i in range(1, len(x)):
+        erased = x.clone()
+        erased[i:] = 0
+        if (layer(erased)[:i] - before[:i]).abs().max() > 1e-9:
+            return False
+    return True
+
+
+def is_causal__future_shifted(layer, x):
+    before = layer(x)
+    shifted = [layer(torch.cat([x[:i], x[i:] + 1]))[:i] for i in range(1, len(x))]
+    return all(torch.allclose(part, before[: len(part)], atol=1e-10) for part in shifted)
+
+
 def is_causal__cut_off(layer, x):
     # A causal layer gives the same for the beginning of a sequence, whatever follows.
     whole = layer(x)

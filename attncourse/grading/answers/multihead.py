@@ -72,9 +72,9 @@ def layer_shapes__from_tensors(batch, num_queries, num_keys, model_dim, num_head
     merged = (weights @ value).transpose(1, 2).flatten(2)
     output = merged @ torch.zeros(num_heads * value_dim, model_dim)
     return {
-        "query": tuple(query.shape),
-        "key": tuple(key.shape),
-        "value": tuple(value.shape),
+        "query": query.shape,
+        "key": key.shape,
+        "value": value.shape,
         "weights": tuple(weights.shape),
         "merged": tuple(merged.shape),
         "output": tuple(output.shape),
