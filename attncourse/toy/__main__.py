@@ -36,7 +36,7 @@ include the noise of the targets, below which no model can come: 0.0075."""
 EXAMPLES = """\
 examples:
   python -m attncourse.toy train A attention            a minute: 30,000 sequences
-  python -m attncourse.toy train B attention --positions signs --sequences 400000 --batch 16
+  python -m attncourse.toy train B attention --positions signs --sequences 800000 --batch 16
   python -m attncourse.toy results                      the results that come with the course
   python -m attncourse.toy evaluate                     ... computed again, from the weights"""
 

@@ -95,6 +95,14 @@ def make_data(version: str, num_sequences: int, generator: torch.Generator) -> D
     return Data(noisy(height), noisy(target_height), centre, width, height, target_height, partner)
 
 
+def differs(version: str, height: Tensor, partner_height: Tensor) -> Tensor:
+    """Whether the heights to be averaged (A), or the two averages (B), differ by enough, (num_sequences,)."""
+    if version == "A":
+        return ((height - partner_height).abs() > LEAST_DIFFERENCE).all(1)
+    mean = (height + partner_height) / 2  # (num_sequences, 4)
+    return mean.amax(1) - mean.amin(1) > LEAST_DIFFERENCE
+
+
 def make_test_data(version: str, num_sequences: int = 10_000) -> Data:
     """Fresh sequences that no run is trained on, the same at every call."""
     return make_data(version, num_sequences, torch.Generator().manual_seed(TEST_SEED))
@@ -109,13 +117,9 @@ def _draw_shapes(version: str, num_draws: int, generator: torch.Generator) -> tu
     # The shapes in the order in which neighbours are a pair: as they are, or from left to right.
     order = centre.argsort(1) if version == "B" else torch.arange(4).expand(num_draws, 4)
     partner = torch.empty_like(order).scatter_(1, order, order[:, [1, 0, 3, 2]])
-    difference = height - height.gather(1, partner)
-    if version == "B":
-        mean = (height + height.gather(1, partner)) / 2
-        difference = mean.amax(1, keepdim=True) - mean.amin(1, keepdim=True)
     reach = width / 2 + torch.tensor([0.5, 0.5, 0.0, 0.0])
     first, last = (centre - reach).ceil(), (centre + reach).floor()  # the positions each shape covers
     overlap = (first.unsqueeze(1) <= last.unsqueeze(2)) & (last.unsqueeze(1) >= first.unsqueeze(2))
     apart = overlap.sum((1, 2)) == 4  # each shape with itself only
-    kept = apart & (difference.abs() > LEAST_DIFFERENCE).all(1)  # (num_draws,)
+    kept = apart & differs(version, height, height.gather(1, partner))  # (num_draws,)
     return tuple(tensor[kept] for tensor in (centre, width, height, partner))

@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.toy.data import NOISE_FLOOR, Data, make_test_data, profiles
+from attncourse.toy.data import NOISE_FLOOR, Data, differs, make_test_data, profiles
 from attncourse.toy.models import ToyModel
 
 
@@ -35,14 +35,16 @@ def attention_shares(model: ToyModel, data: Data) -> dict[str, float]:
 
 
 def anchors(version: str, num_sequences: int = 50_000) -> dict[str, float]:
-    """Mean squared errors that need no training: what three simple predictions achieve.
+    """Mean squared errors that need no training: what four predictions achieve.
 
     Returns
     -------
     dict
         "copy": of the input as the prediction; "own height": of the best prediction from a
         shape's own height; "own and mean height": of the best linear prediction from that
-        and the mean of the sequence's four heights. Each includes the noise.
+        and the mean of the sequence's four heights; "all heights": of the best prediction
+        from its own and the three other heights by one who knows neither kinds nor places,
+        and so cannot tell which of the three is the partner's. Each includes the noise.
     """
     data = make_test_data(version, num_sequences)
     # How much an error of 1 in a shape's height adds to the mean squared error.
@@ -56,11 +58,19 @@ def anchors(version: str, num_sequences: int = 50_000) -> dict[str, float]:
     columns = torch.stack((torch.ones_like(own), own, mean), dim=1)  # (4 * num_sequences, 3)
     root = cost.sqrt().unsqueeze(1)
     linear = columns @ torch.linalg.lstsq(root * columns, root * target.unsqueeze(1)).solution.squeeze(1)
+    # What is left to one who does not know the pairs: the mean over the ways to pair the four that
+    # keep the least difference.
+    total, count = torch.zeros(num_sequences, 4), torch.zeros(num_sequences, 1)
+    for pairs in ([1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]):
+        possible = differs(version, data.height, data.height[:, pairs]).unsqueeze(1)  # (num_sequences, 1)
+        total += possible * (data.height + data.height[:, pairs]) / 2
+        count += possible
     # The copy of an input has its noise, too.
     predictions = {
         "copy": (own, 2),
         "own height": (by_height[nearest], 1),
         "own and mean height": (linear, 1),
+        "all heights": ((total / count).flatten().double(), 1),
     }
     return {
         name: float((cost * (prediction - target).square()).sum()) + noises * NOISE_FLOOR
