@@ -15,6 +15,7 @@ from attncourse.masking import (
     padding_mask,
 )
 from attncourse.multihead import MultiHeadAttention, head_importance, merge_heads, split_heads
+from attncourse.permutation import is_equivariant, is_invariant, permute
 from attncourse.positional import (
     LearnedEncoding,
     alibi_bias,
@@ -39,9 +40,12 @@ __all__ = [
     "head_importance",
     "influence",
     "inverted_mask",
+    "is_equivariant",
+    "is_invariant",
     "local_mask",
     "merge_heads",
     "padding_mask",
+    "permute",
     "rotary",
     "sinusoidal_encoding",
     "softargmax",
