@@ -16,12 +16,22 @@ from attncourse.masking import (
 )
 from attncourse.multihead import MultiHeadAttention, head_importance, merge_heads, split_heads
 from attncourse.permutation import is_equivariant, is_invariant, permute
-from attncourse.positional import binary_encoding
+from attncourse.positional import (
+    LearnedEncoding,
+    alibi_bias,
+    alibi_slopes,
+    binary_encoding,
+    rotary,
+    sinusoidal_encoding,
+)
 
 __all__ = [
+    "LearnedEncoding",
     "MultiHeadAttention",
     "additive_attention",
     "additive_mask",
+    "alibi_bias",
+    "alibi_slopes",
     "attention",
     "attention_weights",
     "binary_encoding",
@@ -36,6 +46,8 @@ __all__ = [
     "merge_heads",
     "padding_mask",
     "permute",
+    "rotary",
+    "sinusoidal_encoding",
     "softargmax",
     "split_heads",
 ]

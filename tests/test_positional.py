@@ -1,12 +1,42 @@
 """The encodings of positions against other ways to make them, and by their properties."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from attncourse import binary_encoding
+import attncourse
+from attncourse import (
+    LearnedEncoding,
+    alibi_bias,
+    alibi_slopes,
+    attention,
+    binary_encoding,
+    causal_mask,
+    rotary,
+    sinusoidal_encoding,
+    toy,
+)
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def test_the_public_interface_is_the_units():
+    from attncourse import positional
+
+    assert set(positional.__all__) <= set(attncourse.__all__)
+    for name in positional.__all__:
+        assert getattr(attncourse, name) is getattr(positional, name)
+
+
+# --- binary ---
 
 
 @given(length=st.integers(1, 300), spare=st.integers(0, 3))
@@ -47,6 +77,205 @@ def test_it_has_the_default_type():
         ((8, 3.0), TypeError, "num_bits is a float"),
     ],
 )
-def test_bad_arguments_are_named(arguments, error, message):
+def test_bad_arguments_of_the_binary_encoding_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         binary_encoding(*arguments)
+
+
+# --- sinusoidal ---
+
+
+@given(length=st.integers(1, 40), dim=st.integers(1, 17))
+def test_sines_and_cosines_take_turns(length, dim):
+    expected = [
+        [
+            (math.cos if column % 2 else math.sin)(t / 10_000 ** (2 * (column // 2) / dim))
+            for column in range(dim)
+        ]
+        for t in range(length)
+    ]
+    assert_close(sinusoidal_encoding(length, dim), torch.tensor(expected))
+
+
+@given(half=st.integers(1, 8), first=st.integers(0, 90), second=st.integers(0, 90), shift=st.integers(0, 90))
+def test_dot_products_of_sinusoids_see_the_offset_only(half, first, second, shift):
+    encoding = sinusoidal_encoding(200, 2 * half).double()
+    dot = encoding[first] @ encoding[second]
+    assert_close(encoding[first + shift] @ encoding[second + shift], dot, rtol=0, atol=1e-5)
+    assert_close((encoding[first] @ encoding[first]).item(), float(half), rtol=0, atol=1e-5)
+
+
+def test_distant_positions_keep_their_digits():
+    assert_close(sinusoidal_encoding(100_001, 4)[-1, 0].item(), math.sin(100_000), rtol=0, atol=1e-6)
+
+
+def test_sinusoids_have_the_default_type():
+    assert sinusoidal_encoding(4, 3).dtype == torch.float32
+
+
+# --- learned ---
+
+
+def test_the_table_is_looked_up_and_learns():
+    encoding = LearnedEncoding(7, 3)
+    assert [name for name, _ in encoding.named_parameters()] == ["table"]
+    assert torch.equal(encoding(4), encoding.table[:4])
+    assert encoding(7).shape == (7, 3)
+    encoding(4).sum().backward()
+    assert encoding.table.grad.sum(1).tolist() == [3, 3, 3, 3, 0, 0, 0]
+    with pytest.raises(ValueError, match="length is 8: expected at most 7"):
+        encoding(8)
+
+
+# --- rotary ---
+
+
+@given(length=st.integers(1, 6), half=st.integers(1, 5), seed=seeds)
+def test_each_pair_is_turned_like_a_complex_number(length, half, seed):
+    x = normal(2, length, 2 * half, seed=seed)
+    turned = rotary(x)
+    for t in range(length):
+        for i in range(half):
+            angle = t * 10_000 ** (-i / half)
+            expected = [
+                complex(*pair) * complex(math.cos(angle), math.sin(angle))
+                for pair in x[:, t, 2 * i : 2 * i + 2].tolist()
+            ]
+            got = [complex(*pair) for pair in turned[:, t, 2 * i : 2 * i + 2].tolist()]
+            assert got == pytest.approx(expected)
+
+
+@given(offset=st.integers(-50, 50), shift=st.integers(0, 1000), half=st.integers(1, 8), seed=seeds)
+def test_scores_of_rotated_vectors_see_the_offset_only(offset, shift, half, seed):
+    query, key = normal(2, 1, 2 * half, seed=seed)
+    here = torch.tensor([100])
+
+    def score(q, k):
+        return (rotary(query, q) * rotary(key, k)).sum()
+
+    assert_close(score(here, here + offset), score(here + shift, here + shift + offset))
+
+
+def test_rotation_tells_order_and_keeps_norms():
+    x = normal(5, 8)
+    assert_close(rotary(x).norm(dim=-1), x.norm(dim=-1))
+    assert torch.equal(rotary(x)[0], x[0])
+    query, key = x[:1], x[1:2]
+    ahead = rotary(query, torch.tensor([3])) @ rotary(key, torch.tensor([7])).mT
+    behind = rotary(query, torch.tensor([7])) @ rotary(key, torch.tensor([3])).mT
+    assert (ahead - behind).abs() > 1e-3
+
+
+def test_rotary_takes_positions_in_batches_and_keeps_the_type():
+    x = normal(2, 3, 4, 6, dtype=torch.float32)
+    positions = torch.tensor([[[0, 1, 2, 3]], [[5, 6, 7, 8]]])  # one row of positions for each sequence
+    turned = rotary(x, positions)
+    assert turned.dtype == torch.float32
+    assert_close(turned[1], rotary(x[1], torch.arange(5, 9)))
+    assert_close(turned[0], rotary(x[0]))
+
+
+def test_attention_with_rotary_is_not_equivariant():
+    x, order = normal(6, 4), torch.tensor([1, 0, 2, 3, 4, 5])
+
+    def layer(x):
+        return attention(rotary(x), rotary(x), x)
+
+    assert (layer(x[order]) - layer(x)[order]).abs().max() > 1e-3
+
+
+# --- ALiBi ---
+
+
+def test_the_slopes_of_the_paper():
+    assert_close(alibi_slopes(8), torch.tensor([1 / 2**n for n in range(1, 9)]))
+    assert_close(alibi_slopes(16), torch.tensor([2 ** (-n / 2) for n in range(1, 17)]))
+    # From the code that goes with the paper, for 12 heads: eight slopes, and four between them.
+    between = [2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]
+    assert_close(alibi_slopes(12), torch.tensor([1 / 2**n for n in range(1, 9)] + between))
+    assert_close(alibi_slopes(3), torch.tensor([2**-4, 2**-8, 2**-2]).float())
+    assert_close(alibi_slopes(1), torch.tensor([2.0**-8]))
+
+
+@given(st.integers(1, 70))
+def test_slopes_are_as_many_as_heads_and_all_different(num_heads):
+    slopes = alibi_slopes(num_heads)
+    assert slopes.shape == slopes.unique().shape == (num_heads,)
+    assert ((slopes > 0) & (slopes < 1)).all()
+
+
+@given(num_heads=st.integers(1, 9), num_queries=st.integers(1, 6), num_keys=st.integers(1, 6))
+def test_alibi_falls_with_the_distance(num_heads, num_queries, num_keys):
+    slopes = alibi_slopes(num_heads).tolist()
+    expected = [
+        [[-slope * abs(q + num_keys - num_queries - k) for k in range(num_keys)] for q in range(num_queries)]
+        for slope in slopes
+    ]
+    assert_close(alibi_bias(num_heads, num_queries, num_keys), torch.tensor(expected))
+
+
+def test_alibi_is_relative_and_square_by_default():
+    bias = alibi_bias(4, 7)
+    assert torch.equal(bias, alibi_bias(4, 7, 7))
+    assert torch.equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
+    assert torch.equal(alibi_bias(4, 2, 7), bias[:, -2:])
+
+
+def test_alibi_with_a_causal_mask_is_the_papers():
+    # The paper's code adds slope * k to the scores of key k: in each row the same up to a constant.
+    query, key, value = normal(3, 4, 5, 6)
+    bias, mask = alibi_bias(4, 5).double(), causal_mask(5)
+    theirs = alibi_slopes(4).double()[:, None, None] * torch.arange(5.0, dtype=torch.float64)
+    outputs = [
+        torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=(numbers.expand(4, 5, 5)).masked_fill(~mask, -math.inf)
+        )
+        for numbers in (bias, theirs)
+    ]
+    assert_close(*outputs)
+
+
+# --- the runs that the chapter shows ---
+
+
+@pytest.mark.parametrize(
+    ("folder", "positions"), [("runs_60k", toy.POSITIONS), ("runs_400k", ("none", "signs"))]
+)
+def test_the_runs_are_what_their_logs_say(folder, positions):
+    found = toy.results(toy.RESULTS.parent / folder)
+    assert {result.run.positions for result in found.values()} == set(positions)
+    assert len({(r.run.version, r.run.model, r.run.sequences, r.run.batch) for r in found.values()}) == 1
+    data = toy.make_test_data("B", 300)
+    for name, (run, log, model) in found.items():
+        assert name == run.name
+        assert log["command"] == run.command
+        assert toy.evaluate(model, data) == pytest.approx(log["test_mse"], rel=0.2)
+
+
+# --- bad arguments ---
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: sinusoidal_encoding(0, 4), ValueError, "length is 0"),
+        (lambda: sinusoidal_encoding(4, 0), ValueError, "dim is 0"),
+        (lambda: sinusoidal_encoding(4, 2.0), TypeError, "dim is a float"),
+        (lambda: LearnedEncoding(0, 4), ValueError, "max_length is 0"),
+        (lambda: LearnedEncoding(4, 0), ValueError, "dim is 0"),
+        (lambda: LearnedEncoding(4, 2)(0), ValueError, "length is 0"),
+        (lambda: rotary(normal(3, 5)), ValueError, r"x has shape \(3, 5\): expected an even number"),
+        (lambda: rotary(torch.arange(4).view(2, 2)), ValueError, "dtype torch.int64"),
+        (lambda: rotary(normal(3, 4), torch.arange(4)), ValueError, r"positions has shape \(4,\)"),
+        (lambda: rotary(normal(3, 4), torch.tensor([2])), ValueError, r"positions has shape \(1,\)"),
+        (lambda: rotary(normal(3, 4), torch.zeros(2, 3)), ValueError, r"positions has shape \(2, 3\)"),
+        (lambda: rotary(normal(3, 4), [0, 1, 2]), TypeError, "positions is a list"),
+        (lambda: alibi_slopes(0), ValueError, "num_heads is 0"),
+        (lambda: alibi_slopes(2.0), TypeError, "num_heads is a float"),
+        (lambda: alibi_bias(2, 0), ValueError, "num_queries is 0"),
+        (lambda: alibi_bias(2, 3, 0), ValueError, "num_keys is 0"),
+    ],
+)
+def test_bad_arguments_are_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
