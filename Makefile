@@ -32,7 +32,7 @@ grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attentio
 	$(IN_VENV) python -m attncourse.grading $(UNIT)
 
 test: $(READY) ## run the tests
-	$(IN_VENV) pytest
+	$(IN_VENV) pytest -n auto --dist loadfile
 
 clean: ## remove .venv, the built book and caches; never homework, submissions or marks
 	rm -rf .venv _build attncourse.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
