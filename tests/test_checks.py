@@ -154,6 +154,15 @@ def test_nothing_passes_by_accident(case):
             assert not verdict(case, answer, refusing=False).passed, name
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["softargmax", "attention", "column_attention", "self_attention", "most_attended", "mended_layer"],
+)
+def test_a_lost_dimension_of_size_one_is_found(name):
+    task = TASKS[name]
+    assert not verdict(task, lambda *inputs: task.reference(*inputs).squeeze(), refusing=False).passed
+
+
 class EqualToEverything:
     def __eq__(self, other):
         return True
