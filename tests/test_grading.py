@@ -3,6 +3,7 @@
 import ast
 import copy
 import csv
+import itertools
 import os
 import shutil
 import subprocess
@@ -14,17 +15,20 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
+from traitlets.config import Config
 
 from attncourse import checks
-from attncourse.grading.__main__ import Progress, grade, main, table
+from attncourse.grading import grader, worker
+from attncourse.grading.__main__ import Progress, main, table
 from attncourse.grading.answers import right_answers, source_of
-from attncourse.grading.course import NotGraded
-from attncourse.grading.submitted import Submission, look_through
+from attncourse.grading.course import Course
+from attncourse.grading.report import Entry
+from attncourse.grading.submitted import Submission, digest, look_through
 
 ROOT = Path(__file__).parents[1]
 UNITS = sorted(path.parent.name for path in ROOT.glob("solutions/*/*.ipynb"))
 # Long enough to import torch on a busy machine; as long as every endless loop makes us wait.
-TIMEOUT = 10
+TIMEOUT = 20
 
 
 # --- notebooks as students hand them in ---
@@ -91,12 +95,30 @@ class Student:
 
 
 def the_class(exercise):
-    """Every kind of student, with the marks that each must get."""
+    """What nearly everyone is: right, in another way, or with a misconception in every task."""
+    students = {
+        "by_the_solutions": Student(exercise.filled(solutions_of(exercise)), exercise.marks()),
+        "in_other_words": Student(
+            exercise.filled({name: with_other_arguments(source) for name, source in exercise.right.items()}),
+            exercise.marks(),
+        ),
+    }
+    wrong = exercise.misconceptions(0)
+    answers = {task.name: source_of(mistake.function, task.name) for task, mistake in wrong.items()}
+    students["wrong"] = Student(
+        exercise.filled({**exercise.right, **answers}),
+        exercise.marks(wrong=answers),
+        [mistake.label for mistake in wrong.values()],
+    )
+    return students
+
+
+def odd_ones(exercise):
+    """Those who are none of that."""
     names = [task.name for task in exercise.tasks]
     first, last = names[0], names[-1]
     half = names[: len(names) // 2]
     students = {
-        "by_the_solutions": Student(exercise.filled(solutions_of(exercise)), exercise.marks()),
         "blank": Student(exercise.filled({}), exercise.marks(wrong=names)),
         "half": Student(
             exercise.filled({name: exercise.right[name] for name in half}),
@@ -112,30 +134,10 @@ def the_class(exercise):
             exercise.filled({**exercise.right, last: f"def {last}(*args):\n    while True:\n        pass"}),
             exercise.marks(wrong=[last]),
         ),
-        "renamed_arguments": Student(
-            exercise.filled({name: with_other_arguments(source) for name, source in exercise.right.items()}),
-            exercise.marks(),
-        ),
-        "without_a_check": Student(
-            exercise.filled(exercise.right), {**exercise.marks(), f"check_{first}": None}
-        ),
+        "without_a_check": Student(exercise.filled(exercise.right), exercise.marks(wrong=[first])),
     }
     deleted = students["without_a_check"].notebook
     deleted.cells.remove(cells(deleted)[f"check_{first}"])
-    for number in range(max(len(right_answers(task)) for task in exercise.tasks)):
-        answers = {}
-        for task in exercise.tasks:
-            variants = right_answers(task)
-            answers[task.name] = source_of(variants[number % len(variants)], task.name)
-        students[f"right_{number:02}"] = Student(exercise.filled(answers), exercise.marks())
-    for number in range(max(len(task.misconceptions) for task in exercise.tasks)):
-        wrong = exercise.misconceptions(number)
-        answers = {task.name: source_of(mistake.function, task.name) for task, mistake in wrong.items()}
-        students[f"wrong_{number:02}"] = Student(
-            exercise.filled({**exercise.right, **answers}),
-            exercise.marks(wrong=answers),
-            [mistake.label for mistake in wrong.values()],
-        )
     return students
 
 
@@ -177,113 +179,31 @@ def marks_in(course, unit, student):
         return {grade.name: grade.auto_score for grade in notebook.grades}
 
 
+def remarks_in(course, unit, student):
+    path = course / "autograded" / student / unit / f"{unit}.ipynb"
+    return nbformat.read(path, as_version=4).metadata.attncourse
+
+
 def feedback_in(course, unit, student):
     html = (course / "feedback" / student / unit / f"{unit}.html").read_text(encoding="utf-8")
     return BeautifulSoup(html, "html.parser").get_text()
 
 
-# --- nbgrader's own commands ---
+# --- the class is graded, by the command and by nbgrader's own ---
 
 
 @dataclass
 class Graded:
     folder: Path
-    exercise: Exercise
+    exercises: dict
     students: dict
     runs: dict
 
-
-@pytest.fixture(scope="module", params=UNITS)
-def graded(request, tmp_path_factory):
-    """A whole class, graded once by the commands that the README gives."""
-    unit = request.param
-    folder = new_course(tmp_path_factory.mktemp("course"))
-    exercise = Exercise(unit)
-    students = the_class(exercise)
-    for name, student in students.items():
-        hand_in(folder, name, unit, student.notebook)
-    hand_in(folder, "unreadable", unit, "not a notebook")
-    hand_in(folder, "elsewhere", "unknown_unit", exercise.release)
-    (folder / "submitted" / "notes.txt").write_text("not a submission")
-    runs = {
-        command: run(folder, "nbgrader", command, *arguments)
-        for command, *arguments in (
-            ("generate_assignment", unit, "--force"),
-            ("autograde", unit),
-            ("generate_feedback", unit),
-            ("export",),
-        )
-    }
-    return Graded(folder, exercise, students, runs)
-
-
-def test_nbgraders_commands_succeed_but_for_the_unreadable_notebook(graded):
-    status = {command: done.returncode for command, done in graded.runs.items()}
-    assert status == {"generate_assignment": 0, "autograde": 1, "generate_feedback": 0, "export": 0}
-    failed = [line for line in graded.runs["autograde"].stderr.splitlines() if "error processing" in line]
-    assert failed
-    assert all("unreadable" in line for line in failed)
-
-
-def test_the_class_is_large_enough(graded):
-    assert len(graded.students) >= 12
-    recognised = sum(len(student.labels) for student in graded.students.values())
-    assert recognised == sum(len(task.misconceptions) for task in graded.exercise.tasks)
-
-
-def test_everyone_gets_the_marks_of_every_task(graded):
-    unit = graded.exercise.unit
-    found = {name: marks_in(graded.folder, unit, name) for name in graded.students}
-    assert found == {name: student.marks for name, student in graded.students.items()}
-
-
-def test_a_deleted_check_waits_for_a_person(graded):
-    # What nbgrader does by itself: no mark, and the notebook is listed for manual grading.
-    with Gradebook(f"sqlite:///{graded.folder}/gradebook.db", "attncourse") as gradebook:
-        unit = graded.exercise.unit
-        notebook = gradebook.find_submission_notebook(unit, unit, "without_a_check")
-        assert [grade.name for grade in notebook.grades if grade.needs_manual_grade] == [
-            f"check_{graded.exercise.tasks[0].name}"
-        ]
-
-
-def test_the_exported_sums_are_those_of_the_marks(graded):
-    with open(graded.folder / "grades.csv", newline="") as file:
-        rows = {row["student_id"]: row for row in csv.DictReader(file)}
-    for name, student in graded.students.items():
-        assert float(rows[name]["score"]) == sum(mark or 0 for mark in student.marks.values())
-        assert float(rows[name]["max_score"]) == sum(graded.exercise.points.values())
-
-
-def test_feedback_names_every_misconception(graded):
-    for name, student in graded.students.items():
-        text = feedback_in(graded.folder, graded.exercise.unit, name)
-        for label in student.labels:
-            assert f"This looks like: {label}." in text, name
-        if not student.labels:
-            assert "This looks like:" not in text, name
-
-
-def test_feedback_gives_no_solution_away(graded):
-    text = feedback_in(graded.folder, graded.exercise.unit, "blank")
-    assert "SOLUTION" not in text
-    released = {line.strip() for cell in graded.exercise.release.cells for line in cell.source.splitlines()}
-    solved = {
-        line.strip() for source in solutions_of(graded.exercise).values() for line in source.splitlines()
-    }
-    hidden = {line for line in solved - released if len(line) > 20}
-    assert hidden
-    assert not {line for line in hidden if line in text}
-
-
-def test_nobody_waits_for_those_who_handed_in_something_else(graded):
-    assert not (graded.folder / "autograded" / "unreadable").exists() or not list(
-        (graded.folder / "autograded" / "unreadable").rglob("*.ipynb")
-    )
-    assert not (graded.folder / "autograded" / "elsewhere").exists()
-
-
-# --- python -m attncourse.grading ---
+    def submissions(self):
+        """Everyone's name with the exercise that was handed in and what has to come of it."""
+        for unit, students in self.students.items():
+            for name, student in students.items():
+                yield name, self.exercises[unit], student
 
 
 def command(course, *arguments):
@@ -291,82 +211,204 @@ def command(course, *arguments):
     return run(course, sys.executable, "-m", "attncourse.grading", *arguments, path="/usr/bin:/bin")
 
 
-def test_the_command_grades_reports_and_goes_on(tmp_path):
-    course = new_course(tmp_path)
-    unit = UNITS[0]
-    exercise = Exercise(unit)
-    students = the_class(exercise)
-    handed_in = {
-        name: hand_in(course, name, unit, students[name].notebook) for name in ("wrong_00", "endless")
-    }
-    handed_in["by_the_solutions"] = hand_in(
-        course, "by_the_solutions", unit, students["by_the_solutions"].notebook
-    )
-    unreadable = hand_in(course, "unreadable", unit, "not a notebook")
-    stray = course / "submitted" / "notes.txt"
-    stray.write_text("not a submission")
-    unknown = hand_in(course, "elsewhere", "unknown_unit", exercise.release)
-    released = (course / "exercises" / unit / f"{unit}.ipynb").stat()
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """Every unit handed in by a few, the first one also by the odd ones; graded by the command."""
+    folder = new_course(tmp_path_factory.mktemp("course"))
+    exercises = {unit: Exercise(unit) for unit in UNITS}
+    students = {unit: the_class(exercise) for unit, exercise in exercises.items()}
+    first = UNITS[0]
+    students[first] |= odd_ones(exercises[first])
+    for unit in UNITS:
+        for name, student in students[unit].items():
+            hand_in(folder, name, unit, student.notebook)
+    hand_in(folder, "unreadable", first, "not a notebook")
+    hand_in(folder, "elsewhere", "unknown_unit", exercises[first].release)
+    (folder / "submitted" / "notes.txt").write_text("not a submission")
+    return Graded(folder, exercises, students, {"command": command(folder, "--workers", "2")})
 
-    done = command(course)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr == ""
-    for name in handed_in:
-        assert marks_in(course, unit, name) == students[name].marks
-        assert (course / "feedback" / name / unit / f"{unit}.html").exists()
-        total = sum(students[name].marks.values())
-        assert f"{name}, {unit}: {total:g} of {sum(exercise.points.values()):g} points\n" in done.stdout
-    problems = done.stdout.partition("To look at")[2]
+
+@pytest.fixture(scope="module")
+def by_nbgrader(graded, tmp_path_factory):
+    """The first unit of the same class, graded by nbgrader's own commands as the README gives them."""
+    folder = new_course(tmp_path_factory.mktemp("course"))
+    first = UNITS[0]
+    for name in [*graded.students[first], "unreadable"]:
+        place = f"submitted/{name}/{first}"
+        shutil.copytree(graded.folder / place, folder / place)
+    runs = {
+        command: run(folder, "nbgrader", command, *arguments)
+        for command, *arguments in (
+            ("generate_assignment", first, "--force"),
+            ("autograde", first),
+            ("generate_feedback", first),
+            ("export",),
+        )
+    }
+    return Graded(folder, graded.exercises, {first: graded.students[first]}, runs)
+
+
+@pytest.fixture(params=["graded", "by_nbgrader"])
+def either(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_nbgraders_commands_succeed_but_for_the_unreadable_notebook(by_nbgrader):
+    status = {command: done.returncode for command, done in by_nbgrader.runs.items()}
+    assert status == {"generate_assignment": 0, "autograde": 1, "generate_feedback": 0, "export": 0}
+    failed = [
+        line for line in by_nbgrader.runs["autograde"].stderr.splitlines() if "error processing" in line
+    ]
+    assert failed
+    assert all("unreadable" in line for line in failed)
+
+
+def test_everyone_gets_the_marks_of_every_task(either):
+    found = [marks_in(either.folder, exercise.unit, name) for name, exercise, _ in either.submissions()]
+    assert found == [student.marks for *_, student in either.submissions()]
+
+
+def test_the_exported_sums_are_those_of_the_marks(either):
+    with open(either.folder / "grades.csv", newline="") as file:
+        rows = {(row["assignment"], row["student_id"]): row for row in csv.DictReader(file)}
+    for name, exercise, student in either.submissions():
+        row = rows[exercise.unit, name]
+        assert float(row["score"]) == sum(mark or 0 for mark in student.marks.values())
+        assert float(row["max_score"]) == sum(exercise.points.values())
+
+
+def test_feedback_names_every_misconception(either):
+    for name, exercise, student in either.submissions():
+        text = feedback_in(either.folder, exercise.unit, name)
+        for label in student.labels:
+            assert f"This looks like: {label}." in text, name
+        if not student.labels:
+            assert "This looks like:" not in text, name
+
+
+def test_feedback_gives_no_solution_away(either):
+    exercise = either.exercises[UNITS[0]]
+    text = feedback_in(either.folder, exercise.unit, "blank")
+    assert "SOLUTION" not in text
+    released = {line.strip() for cell in exercise.release.cells for line in cell.source.splitlines()}
+    solved = {line.strip() for source in solutions_of(exercise).values() for line in source.splitlines()}
+    hidden = {line for line in solved - released if len(line) > 20}
+    assert hidden
+    assert not {line for line in hidden if line in text}
+
+
+def test_a_deleted_check_gives_nothing_and_is_flagged(either):
+    unit = UNITS[0]
+    name = f"check_{either.exercises[unit].tasks[0].name}"
+    with Gradebook(f"sqlite:///{either.folder}/gradebook.db", "attncourse") as gradebook:
+        notebook = gradebook.find_submission_notebook(unit, unit, "without_a_check")
+        assert not any(grade.needs_manual_grade for grade in notebook.grades)
+    assert "this cell was not in the notebook" in feedback_in(either.folder, unit, "without_a_check")
+    assert [flag["cell"] for flag in remarks_in(either.folder, unit, "without_a_check")["flags"]] == [name]
+
+
+def test_every_mark_is_given_outside_the_students_process(either):
+    for name, exercise, _ in either.submissions():
+        found = remarks_in(either.folder, exercise.unit, name)
+        assert found["checks"].keys() == exercise.points.keys()
+        assert all(check["outside"] for check in found["checks"].values())
+        assert found["isolation"]
+
+
+def test_what_cannot_be_graded_leaves_no_file_and_no_mark(graded):
+    for name in ("unreadable", "elsewhere"):
+        assert not (graded.folder / "autograded" / name).exists()
+        assert not (graded.folder / "feedback" / name).exists()
+    assert "unreadable" not in (graded.folder / "grades.csv").read_text()
+
+
+def test_the_command_says_what_it_did(graded):
+    done = graded.runs["command"]
+    assert (done.returncode, done.stderr) == (1, "")
+    for name, exercise, student in graded.submissions():
+        total = sum(mark or 0 for mark in student.marks.values())
+        assert (
+            f"{name}, {exercise.unit}: {total:g} of {sum(exercise.points.values()):g} points" in done.stdout
+        )
+    with open(graded.folder / "grades_by_task.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["student_id"] == "wrong"]
+    assert {row["cell"]: float(row["score"]) for row in rows} == {
+        cell: mark for students in graded.students.values() for cell, mark in students["wrong"].marks.items()
+    }
+    # The release is as it was: not even written again.
+    unit = UNITS[0]
+    assert (graded.folder / "exercises" / unit / f"{unit}.ipynb").stat().st_mtime < (
+        graded.folder / "gradebook.db"
+    ).stat().st_mtime
+
+
+def test_the_command_writes_the_class_report(graded):
+    for unit in {exercise.unit for _, exercise, _ in graded.submissions()}:
+        with open(graded.folder / "reports" / f"{unit}.csv", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["student"] == "wrong"]
+        marks = graded.students[unit]["wrong"].marks
+        assert {f"check_{row['task']}": float(row["mark"]) for row in rows} == marks
+        assert all(row["judged_outside"] == "True" and row["misconception"] for row in rows)
+        assert f"reports/{unit}.html" in graded.runs["command"].stdout
+
+
+def test_the_command_lists_what_a_person_should_look_at(graded):
+    problems = graded.runs["command"].stdout.partition("To look at")[2]
+    unit = UNITS[0]
+    tasks = graded.exercises[unit].tasks
     assert f"submitted/unreadable/{unit}/{unit}.ipynb: is not a notebook: it is not JSON" in problems
     assert "submitted/notes.txt: is a stray file" in problems
     assert "submitted/elsewhere/unknown_unit: is no unit of this course" in problems
-    last = exercise.tasks[-1].name
-    assert f"endless, {unit}: check_{last} did not come to an end in time" in problems
-    assert "wrong_00" not in problems
-    # The release is as it was: not even written again.
-    assert (course / "exercises" / unit / f"{unit}.ipynb").stat() == released
-    with open(course / "grades_by_task.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["student_id"] == "wrong_00"]
-    assert {row["cell"]: float(row["score"]) for row in rows} == students["wrong_00"].marks
+    assert f"without_a_check, {unit}: check_{tasks[0].name}: " in problems
+    assert "by_the_solutions" not in problems
 
-    # What went wrong is mended, one submission replaced by an older file, one run cut short.
-    stray.unlink()
-    shutil.rmtree(unknown.parents[1])
-    unreadable.write_text(nbformat.writes(students["blank"].notebook))
-    again = handed_in["wrong_00"]
-    again.write_text(nbformat.writes(students["by_the_solutions"].notebook))
+
+@pytest.mark.parametrize("isolation", ["best", "none"])
+def test_the_same_marks_in_one_process_with_and_without_isolation(isolation, graded, monkeypatch):
+    monkeypatch.chdir(graded.folder)
+    unit = UNITS[0]
+    course = Course(isolation)
+    prepared = course.prepare(unit)
+    for name in ("wrong", "half"):
+        job = course.job(Submission(unit, name, graded.folder / "submitted" / name / unit))
+        result = worker.grade(prepared, job)
+        assert result.marks == graded.students[unit][name].marks
+        ran = nbformat.reads(result.notebook.decode(), as_version=4).metadata.attncourse.isolation
+        assert (ran == "process") or isolation == "best"
+
+
+def test_the_command_goes_on_where_it_stopped(graded, tmp_path):
+    # What went wrong is mended, one submission replaced by an older file, one made worse.
+    course = tmp_path / "course"
+    shutil.copytree(graded.folder, course)
+    unit = UNITS[0]
+    students = graded.students[unit]
+    shutil.rmtree(course / "submitted" / "elsewhere")
+    (course / "submitted" / "notes.txt").unlink()
+    hand_in(course, "unreadable", unit, students["blank"].notebook)
+    again = hand_in(course, "wrong", unit, students["by_the_solutions"].notebook)
     os.utime(again, (0, 0))
-    cut_short = course / "autograded" / "by_the_solutions" / unit / f"{unit}.ipynb"
-    cut_short.unlink()
-    cut_short.write_text(nbformat.writes(students["by_the_solutions"].notebook))
-
-    done = command(course, unit)
-    assert done.returncode == 0, done.stderr
-    assert "endless, " in next(line for line in done.stdout.splitlines() if "unchanged" in line)
-    assert done.stdout.count("unchanged") == 1
-    assert marks_in(course, unit, "wrong_00") == students["by_the_solutions"].marks
+    hand_in(course, "half", unit, "")
+    done = command(course, unit, "--workers", "1")
+    assert (done.returncode, done.stderr) == (1, "")
+    number = len(students) + 1
+    assert (
+        f"3 of {number} submissions to grade, {number - 3} unchanged since they were graded." in done.stdout
+    )
+    assert marks_in(course, unit, "wrong") == students["by_the_solutions"].marks
     assert marks_in(course, unit, "unreadable") == students["blank"].marks
-    assert "This looks like" not in feedback_in(course, unit, "wrong_00")
-    assert nbformat.read(cut_short, as_version=4).metadata.attncourse
-
-    # A worse file after a good one is not graded, and that is said. A check that was deleted
-    # in the meantime does not keep its mark.
-    again.write_text("")
-    handed_in["endless"].write_text(nbformat.writes(students["without_a_check"].notebook))
-    done = command(course)
-    assert done.returncode == 1
-    assert done.stdout.count("unchanged") == 2
-    assert f"wrong_00/{unit}/{unit}.ipynb: is empty; the gradebook keeps an earlier mark" in done.stdout
-    assert marks_in(course, unit, "endless") == students["without_a_check"].marks
-    assert f"endless, {unit}: no mark for check_{exercise.tasks[0].name}" in done.stdout
+    assert "This looks like" not in feedback_in(course, unit, "wrong")
+    # A worse file after a good one is not graded, and that is said.
+    assert f"half/{unit}/{unit}.ipynb: is empty; the gradebook keeps an earlier mark" in done.stdout
+    assert not (course / "feedback" / "half" / unit).exists()
 
 
-def test_the_command_works_where_there_is_nothing_to_grade(tmp_path):
+def test_the_command_works_where_there_is_nothing_to_grade(tmp_path, monkeypatch, capsys):
     course = new_course(tmp_path)
     (course / "submitted").mkdir()
-    done = command(course)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Nothing to grade")
+    monkeypatch.chdir(course)
+    assert main([]) == 0
+    assert capsys.readouterr().out.startswith("Nothing to grade")
 
 
 def test_a_broken_configuration_is_named(tmp_path, monkeypatch, capsys):
@@ -419,7 +461,6 @@ def test_everything_out_of_place_is_named(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     (tmp_path / "submitted" / "gil").mkdir()
-    (tmp_path / "submitted" / "ada [2]").mkdir()
     submissions, problems = look_through(tmp_path / "submitted", ["unit"], ["unit", "other"])
     assert [(found.student, found.unit) for found in submissions] == [("ada", "unit")]
     assert {(problem.place.removeprefix("submitted/"), problem.ungraded) for problem in problems} == {
@@ -430,7 +471,6 @@ def test_everything_out_of_place_is_named(tmp_path, monkeypatch):
         ("eve.ipynb", True),
         ("fay/mystery", True),
         ("gil", True),
-        ("ada [2]", True),
     }
     assert any("unit (1).ipynb: rename it" in problem.words for problem in problems)
 
@@ -447,97 +487,51 @@ def test_everything_out_of_place_is_named(tmp_path, monkeypatch):
         (b'{"cells": 3, "nbformat": "x"}', "but not a notebook"),
     ],
 )
-def test_an_unreadable_notebook_is_described(content, words, tmp_path):
-    (tmp_path / "unit.ipynb").write_bytes(content)
-    assert words in Submission("ada", "unit", tmp_path).unreadable()
+def test_an_unreadable_notebook_is_described(content, words):
+    unit = grader.Unit("unit", {}, b"", Config(), grader.course_version())
+    result = worker.outcome(unit, grader.Job("ada", {"unit.ipynb": content}, ""))
+    assert words in result.words
 
 
-def test_a_folder_of_the_notebooks_name_is_unreadable(tmp_path):
-    (tmp_path / "unit.ipynb").mkdir()
-    assert "cannot be opened" in Submission("ada", "unit", tmp_path).unreadable()
-
-
-def test_a_readable_notebook_is_not_complained_about(tmp_path):
-    nbformat.write(nbformat.v4.new_notebook(), tmp_path / "unit.ipynb")
-    assert Submission("ada", "unit", tmp_path).unreadable() is None
-
-
-def test_the_fingerprint_changes_with_everything_that_the_mark_depends_on(tmp_path):
-    source = tmp_path / "source.ipynb"
+def test_what_was_not_handed_in_is_not_read(tmp_path):
     folder = tmp_path / "unit"
-    folder.mkdir()
-    submission = Submission("ada", "unit", folder)
-    seen = set()
-    for path, content in (
-        (source, "source"),
-        (submission.notebook, "answer"),
-        (submission.notebook, "better answer"),
-        (folder / "timestamp.txt", "2026-01-01"),
-        (source, "harder source"),
-    ):
-        path.write_text(content)
-        seen.add(submission.digest(source))
-    assert len(seen) == 5
+    (folder / "data").mkdir(parents=True)
+    for name in ("unit.ipynb", "copy.ipynb", "data/table.csv"):
+        (folder / name).write_text(name)
+    (tmp_path / "secret").write_text("another student's")
+    (folder / "link.txt").symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "pipe")
     (folder / ".ipynb_checkpoints").mkdir()
     (folder / ".ipynb_checkpoints" / "unit-checkpoint.ipynb").write_text("looked at")
-    assert submission.digest(source) in seen
+    submission = Submission("unit", "ada", folder)
+    assert submission.read() == {"unit.ipynb": b"unit.ipynb", "data/table.csv": b"data/table.csv"}
+    (folder / "unit.ipynb").unlink()
+    (folder / "unit.ipynb").symlink_to(tmp_path / "secret")
+    with pytest.raises(grader.NotGraded, match="is a link"):
+        submission.read()
 
 
-class Rehearsal:
-    """A course in which nothing is run: it says what it was asked to do."""
-
-    def __init__(self):
-        self.asked = []
-
-    def prepare(self, unit):
-        if unit == "broken":
-            raise NotGraded("cells were removed")
-
-    def points(self, unit):
-        return {"check_a": 2}
-
-    def is_graded(self, submission):
-        return submission.student == "done"
-
-    def grade(self, submission):
-        self.asked.append(submission.student)
-        if submission.student == "locked":
-            raise PermissionError("permission denied")
-
-    def give_feedback(self, submission):
-        pass
-
-    def marks(self, submission):
-        return {"check_a": 1.5}
-
-    def remarks(self, submission):
-        return []
+def test_a_submission_that_is_too_large_is_not_read(tmp_path):
+    (tmp_path / "unit.ipynb").write_text("{}")
+    with open(tmp_path / "data.bin", "wb") as file:
+        file.truncate(grader.MOST_BYTES)
+    with pytest.raises(grader.NotGraded, match="more than 100 MB"):
+        Submission("unit", "ada", tmp_path).read()
 
 
-@pytest.mark.parametrize(("force", "asked"), [(False, ["locked", "new"]), (True, ["done", "locked", "new"])])
-def test_one_after_the_other_whatever_happens_to_them(force, asked, capsys):
-    students = [Submission(name, "unit", Path(name)) for name in ("done", "locked", "new")]
-    course = Rehearsal()
-    lines, problems = grade(course, [Submission("ada", "broken", Path("ada")), *students], force=force)
-    assert course.asked == asked
-    assert [(problem.place, problem.words) for problem in problems] == [
-        ("broken", "is not graded at all: cells were removed"),
-        ("locked/unit.ipynb", "permission denied; the gradebook keeps an earlier mark"),
-    ]
-    assert "new, unit: 1.5 of 2 points" in capsys.readouterr().out
-    assert [line.split()[-1] for line in lines if line.startswith(("done", "locked", "new"))] == [
-        "1.5",
-        "graded",
-        "1.5",
-    ]
+def test_the_fingerprint_is_of_contents_and_places():
+    folders = ({}, {"a": b"1"}, {"b": b"1"}, {"a": b"2"}, {"a": b"1", "b": b""}, {"a/b": b"1"}, {"ab": b"1"})
+    assert len({digest(files) for files in folders}) == len(folders)
+    assert digest({"a": b"1", "b": b"2"}) == digest({"b": b"2", "a": b"1"})
 
 
 def test_the_table_has_a_line_for_everyone():
-    rows = {
-        "ada": {"check_a": 2.0, "check_b": 0.5},
-        "ben": {"check_a": None, "check_b": 0},
-    }
-    lines = table("unit", {"check_a": 2, "check_b": 1}, {**rows, "cem": None})
+    entries = [
+        Entry("ada", {"check_a": 2.0, "check_b": 0.5}),
+        Entry("ben", {"check_a": None, "check_b": 0}),
+        Entry("cem"),
+    ]
+    lines = table("unit", {"check_a": 2, "check_b": 1}, entries)
     assert [line.split() for line in lines if line] == [
         ["unit,", "3", "points"],
         ["student", "1", "2", "sum"],
@@ -551,15 +545,24 @@ def test_the_table_has_a_line_for_everyone():
 
 def test_progress_on_a_terminal_says_how_long_it_takes(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    clock = iter(range(0, 1000, 5))
+    clock = itertools.count(0, 5)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     progress = Progress(3)
-    for student in ("ada", "ben", "cem"):
-        submission = Submission(student, "unit", Path(student))
-        progress.begin(submission)
-        progress.end(submission, "3 points")
+    progress.done("ada: 3 points")
+    progress.done("ben: is empty", problem=True)
+    progress.done("cem: 3 points")
     progress.close()
     printed = capsys.readouterr().out
-    assert "[2/3] ben, about 0:00:10 left" in printed
-    assert "[3/3] cem, about 0:00:05 left" in printed
-    assert printed.endswith("15 s for 3 notebooks.\n")
+    assert "] 0 of 3" in printed
+    assert "] 1 of 3, about 0:00:10 left" in printed
+    assert "] 2 of 3, about 0:00:05 left" in printed
+    assert "ben: is empty\n" in printed
+    assert "ada" not in printed
+    assert printed.endswith("3 done in 0:00:20.\n")
+
+
+def test_progress_elsewhere_is_a_line_for_each(capsys):
+    progress = Progress(2)
+    progress.done("ada: 3 points")
+    progress.done("ben: is empty", problem=True)
+    assert capsys.readouterr().out == "[1/2] ada: 3 points\n[2/2] ben: is empty\n"

@@ -48,6 +48,7 @@ def _single_query_cases(seed: int) -> list[Case]:
         case(1, 4, 2, "a single key"),
         case(6, 3, 5, "double precision", dtype=torch.float64),
         case(4, 8, 3, "keys and values that are not contiguous", contiguous=False),
+        case(4, 3, 1, "a single feature in the values"),
     ]
 
 
@@ -633,9 +634,11 @@ def _picking_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
 
     def case(num_keys: int, key_dim: int, index: int, share: float, note: str = "", **how: Any) -> Case:
-        return Case(
-            {"key": _unit_keys(normal, num_keys, key_dim, **how), "index": index, "share": share}, note
-        )
+        key = _unit_keys(normal, num_keys, key_dim, **how)
+        # Between two keys that are almost the same, single precision could not choose.
+        while (key @ key[index]).sort().values[-2] > 0.995:
+            key = _unit_keys(normal, num_keys, key_dim, **how)
+        return Case({"key": key, "index": index, "share": share}, note)
 
     return [
         case(4, 6, 2, 0.9),

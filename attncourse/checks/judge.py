@@ -71,7 +71,7 @@ class CheckFailed(AssertionError):
         ]
 
 
-def judge(task: Task, cases: Sequence[Case], answers: Sequence[Answer]) -> Verdict:
+def judge(task: Task, cases: Sequence[Case], answers: Sequence[Answer], seed: int = 0) -> Verdict:
     """Decide whether the answers to the cases are right, and if not say why.
 
     Parameters
@@ -81,6 +81,8 @@ def judge(task: Task, cases: Sequence[Case], answers: Sequence[Answer]) -> Verdi
     answers : sequence of Answer
         What :func:`attncourse.checks.probe.probe` returned for these cases. Nothing else of
         the student's session is needed, and nothing of it is believed.
+    seed : int
+        From which the cases were made.
 
     Returns
     -------
@@ -112,7 +114,7 @@ def judge(task: Task, cases: Sequence[Case], answers: Sequence[Answer]) -> Verdi
     assert problem is not None
     sections = [
         f"{task.name}: not right yet.",
-        _facts(task, cases, first, problem, answers[first].modified, len(wrong)),
+        _facts(task, cases, first, problem, answers[first].modified, len(wrong), seed),
     ]
     if failure is not None and failure.text:
         sections.append(failure.text)
@@ -162,6 +164,11 @@ _WITHOUT_CASE = {
         "not by this road.",
         "Your answer calls {failure.name}, which does work that you are asked to write yourself. "
         "Use simpler operations, or what you have written before.",
+    ),
+    "missing": (
+        "nothing to check.",
+        "`{failure.name}` has no value here. Is its cell still there, above this one, and does it run "
+        "without an error?",
     ),
     "interrupted": (
         "interrupted.",
@@ -307,6 +314,7 @@ def _facts(
     problem: _Problem,
     modified: Sequence[str],
     num_wrong: int,
+    seed: int,
 ) -> str:
     case = cases[index]
     rows = [("Called with", _describe_inputs(case)), ("Came back", problem.came)]
@@ -320,9 +328,8 @@ def _facts(
         rows.append(("Besides" if problem.differs else "What differs", sentence))
     if len(cases) > 1:
         share = f"{len(cases) - num_wrong} of {len(cases)}"
-        rows.append(
-            ("Cases right", f"{share}; the inputs of this one are checks.{task.name}.case({index + 1})")
-        )
+        number = f"{index + 1}, seed={seed}" if seed else f"{index + 1}"
+        rows.append(("Cases right", f"{share}; the inputs of this one are checks.{task.name}.case({number})"))
     return "\n".join(
         textwrap.fill(text, WIDTH, initial_indent=f"{title:<14}", subsequent_indent=" " * 14)
         for title, text in rows

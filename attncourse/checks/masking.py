@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attncourse import attention_operator, masking
 from attncourse.checks.probe import Misfit, given
-from attncourse.checks.task import Case, Task, normal_source
+from attncourse.checks.task import Case, Task, in_any_order, normal_source
 
 
 def _whole(seed: int) -> Callable[[int, int], int]:
@@ -65,6 +65,7 @@ def _mended_attention_cases(seed: int) -> list[Case]:
         _attention_case(normal, (2,), 3, 6, _random_mask(normal, 3, 6), "one mask for a batch"),
         _attention_case(normal, (3,), 4, 4, _random_mask(normal, 3, 4, 4), "a mask for each sequence"),
         low,
+        _attention_case(normal, (1,), 3, 5, _random_mask(normal, 1, 3, 5), "a batch of one"),
     ]
 
 
@@ -549,6 +550,7 @@ def _decoder_mask_cases(seed: int) -> list[Case]:
         Case({"lengths": _lengths(whole, 2, 5), "num_positions": 5}),
         Case({"lengths": _lengths(whole, 4, 4), "num_positions": 4}, "as many sequences as positions"),
         Case({"lengths": torch.tensor([whole(2, 5), 6, 1]), "num_positions": 6}, "one without padding"),
+        Case({"lengths": torch.tensor([whole(2, 3)]), "num_positions": 4}, "a single sequence"),
     ]
 
 
@@ -692,6 +694,7 @@ def _masked_attention_cases(seed: int) -> list[Case]:
         ),
         tempting,
         _attention_case(normal, (), 2, 3, torch.zeros(2, 3, dtype=torch.bool), "nothing may be seen"),
+        _attention_case(normal, (1,), 3, 4, masking.padding_mask([2], 4), "a batch of one"),
     ]
 
 
@@ -960,6 +963,7 @@ def _multihead_mask_cases(seed: int) -> list[Case]:
         Case({"mask": _random_mask(normal, 3, 4, 4), "num_heads": 2}, "as many queries as keys"),
         Case({"mask": _random_mask(normal, 2, 2, 2), "num_heads": 2}, "two of everything"),
         Case({"mask": _random_mask(normal, 4, 3, 3), "num_heads": 1}, "a single head"),
+        Case({"mask": _random_mask(normal, 1, 2, 4), "num_heads": 1}, "a single sequence, a single head"),
     ]
 
 
@@ -1073,6 +1077,7 @@ def _dependencies_cases(seed: int) -> list[Case]:
         Case({"jacobian": block(4, 4, 4, 4)}, "as many of everything"),
         Case({"jacobian": torch.autograd.functional.jacobian(causal, x)}, "causal attention"),
         Case({"jacobian": torch.autograd.functional.jacobian(crossing, x)}, "tiny derivatives"),
+        Case({"jacobian": block(3, 2, 4, 3)[1:2]}, "a single output"),
     ]
 
 
@@ -1253,7 +1258,10 @@ def _ask_about_layer(answer: Callable, inputs: dict[str, Any]) -> Any:
 
 def _is_causal_cases(seed: int) -> list[Case]:
     normal, whole = normal_source(seed), _whole(seed)
-    return [Case({"layer": name, "x": normal(whole(5, 8), 4, dtype=torch.float64)}) for name in _LAYERS]
+    return [
+        Case({"layer": name, "x": normal(whole(5, 8), 4, dtype=torch.float64)})
+        for name in in_any_order(_LAYERS, seed)
+    ]
 
 
 is_causal = Task("is_causal", _is_causal, _is_causal_cases, call=_ask_about_layer)
@@ -1440,6 +1448,7 @@ def _weight_dropout_cases(seed: int) -> list[Case]:
         case(2, 4, 4, dropout_p=0.4, training=True, note="a batch in training"),
         case(3, 4, dropout_p=0.25, training=False, note="evaluation"),
         case(4, 3, dropout_p=0.1, training=True, note="double precision", dtype=torch.float64),
+        case(1, 5, dropout_p=0.5, training=True, note="a single query"),
     ]
 
 

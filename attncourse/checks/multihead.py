@@ -150,6 +150,7 @@ def _merge_heads_cases(seed: int) -> list[Case]:
         case(2, 3, 2, 5, 3, note="two batch dimensions, in double precision", dtype=torch.float64),
         case(1, 4, 3, note="one head"),
         case(2, 3, 4, 2, note="heads that are not contiguous", contiguous=False),
+        case(2, 1, 3, note="a single position"),
     ]
 
 
@@ -702,6 +703,7 @@ def _multihead_attention_cases(seed: int) -> list[Case]:
         case(3, 4, 6, heads=3, dims=(2, 2), note="a batch as large as the number of heads"),
         case(2, 2, 5, 4, heads=2, dims=(3, 2), note="two batch dimensions", dtype=torch.float64),
         case(4, 6, heads=2, dims=(2, 3), note="inputs that are not contiguous", contiguous=False),
+        case(1, 6, heads=2, dims=(2, 3), note="a single position"),
     ]
 
 
@@ -948,6 +950,7 @@ def _cross_attention_cases(seed: int) -> list[Case]:
         case((2,), (3, 4), (6, 4), "sequences with different features", heads=3, head_dims=(2, 2), **double),
         case((3,), (5, 5), (6, 6), "a batch as large as the number of heads", heads=3, head_dims=(2, 2)),
         case((), (3, 6), (5, 5), "one head", heads=1, head_dims=(4, 3)),
+        case((), (1, 4), (6, 6), "a single query", heads=2, head_dims=(3, 3)),
     ]
 
 

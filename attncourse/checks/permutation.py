@@ -10,7 +10,7 @@ from torch.nn import functional
 from attncourse import masking, permutation
 from attncourse.attention_operator import attention_weights
 from attncourse.checks.probe import Misfit, given
-from attncourse.checks.task import Case, Task, normal_source
+from attncourse.checks.task import Case, Task, in_any_order, normal_source
 
 
 def _order_source(seed: int) -> Callable[[int], Tensor]:
@@ -275,6 +275,7 @@ def _permuted_mask_cases(seed: int) -> list[Case]:
         case(normal(6, 4) > 0, "more queries than keys"),
         case(normal(5, 5) > 0, "as many queries as keys, two permutations"),
         case(normal(2, 4, 4) > 0, "a mask for each sequence of a batch"),
+        case(normal(1, 3, 4) > 0, "a batch of one"),
     ]
 
 
@@ -418,7 +419,10 @@ def _named_layer(name: str) -> Callable[[Tensor], Tensor]:
 def _layer_cases(*names: str) -> Callable[[int], list[Case]]:
     def cases(seed: int) -> list[Case]:
         normal = normal_source(seed)
-        return [Case({"layer": name, "x": normal(_LENGTH, _DIM, dtype=torch.float64)}) for name in names]
+        return [
+            Case({"layer": name, "x": normal(_LENGTH, _DIM, dtype=torch.float64)})
+            for name in in_any_order(names, seed)
+        ]
 
     return cases
 

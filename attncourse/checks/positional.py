@@ -152,6 +152,7 @@ def _same_code_cases(seed: int) -> list[Case]:
         Case({"encoding": of_numbers(shuffled, 3)}, "no two share a code"),
         Case({"encoding": rows[[0, 1, 0, 2, 3, 3]]}, "numbers other than bits"),
         Case({"encoding": torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 3.0], [1.0, 2.0]])}, "whole numbers"),
+        Case({"encoding": normal(1, 4)}, "a single position"),
     ]
 
 
@@ -396,6 +397,7 @@ def _sinusoidal_cases(seed: int) -> list[Case]:
         Case({"length": whole(8, 30), "dim": 2 * whole(3, 8)}, "more features"),
         Case({"length": whole(8, 30), "dim": 2 * whole(3, 8) + 1}, "more, and an odd number"),
         Case({"length": 40, "dim": 6}, "a longer sequence"),
+        Case({"length": 1, "dim": 4}, "a single position"),
     ]
 
 
@@ -805,6 +807,7 @@ def _alibi_slopes_cases(seed: int) -> list[Case]:
         Case({"num_heads": 12}, "no power of two"),
         Case({"num_heads": whole(17, 31)}, "no power of two, and more"),
         Case({"num_heads": 3}, "three heads"),
+        Case({"num_heads": 1}, "a single head"),
     ]
 
 

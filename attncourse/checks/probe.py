@@ -30,6 +30,11 @@ FUSED = (
     "_native_multi_head_attention",
 )
 
+# A tensor with more numbers answers no task, and might not fit into the memory.
+MOST_NUMBERS = 2**20
+# The same of a list, a tuple or a dictionary.
+MOST_PARTS = 10_000
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -38,8 +43,8 @@ class Failure:
     Parameters
     ----------
     kind : str
-        ``unwritten``, ``unwritten part``, ``not callable``, ``misfit``, ``refused``, ``raised`` or
-        ``interrupted``.
+        ``unwritten``, ``unwritten part``, ``not callable``, ``misfit``, ``refused``, ``raised``,
+        ``interrupted`` or ``missing``.
     name : str
         The exception's type, what was refused, the part that is not written, or the sentence that
         says what does not fit.
@@ -131,19 +136,24 @@ def plain(value: Any) -> Plain:
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
             return Foreign("a sparse tensor")
-        return value.detach().cpu().clone()
+        # A subclass may bring its own idea of everything, its size included; here its numbers count.
+        with torch._C.DisableTorchFunctionSubclass():
+            if value.numel() > MOST_NUMBERS:
+                return Foreign(f"a tensor of shape {tuple(value.shape)}, far larger than asked for")
+            return value.detach().as_subclass(Tensor).cpu().clone()
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
-        return int(value)
+        number = int(value)
+        return number if abs(number) < 2**63 else Foreign("a number with very many digits")
     if isinstance(value, float | np.floating):
         return float(value)
-    if isinstance(value, tuple | list):
-        return (
-            type(value)(map(plain, value)) if type(value) in (tuple, list) else Foreign(_describe_type(value))
-        )
+    if type(value) in (tuple, list, dict) and len(value) > MOST_PARTS:
+        return Foreign(f"a {type(value).__name__} of {len(value)}, far larger than asked for")
+    if type(value) in (tuple, list):
+        return type(value)(map(plain, value))
     if type(value) is dict:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

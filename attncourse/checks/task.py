@@ -6,7 +6,7 @@ all that is needed: it can then be called from a notebook as ``checks.<name>(ans
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +74,15 @@ def normal_source(seed: int) -> Callable[..., Tensor]:
     return normal
 
 
+def in_any_order(names: Iterable[str], seed: int) -> list[str]:
+    """As they come for seed 0, which students see; mixed for any other, so that no list of answers fits."""
+    listed = list(names)
+    if not seed:
+        return listed
+    generator = torch.Generator().manual_seed(seed)
+    return [listed[place] for place in torch.randperm(len(listed), generator=generator)]
+
+
 def call_with_inputs(answer: Callable, inputs: dict[str, Plain]) -> Plain:
     """Call the answer with the inputs by position, so that arguments may have any names."""
     return answer(*inputs.values())
@@ -96,7 +105,8 @@ class Task:
         Names of torch functions that would do the work in the student's stead, beside the
         fused attention functions, which are always refused.
     allows : tuple of str
-        Names of the course's own functions that the answer may call; all others are refused.
+        Names of the course's own functions, and of PyTorch's layers of attention, that the
+        answer may use; all others are refused.
     compare : callable, optional
         ``compare(inputs, value)`` returns None for a right answer and otherwise a sentence
         that says what is wrong with it: for tasks with more than one right answer. Without
@@ -144,9 +154,12 @@ class Task:
             raise CheckFailed(verdict) from None
         print(verdict.message)
 
-    def case(self, number: int) -> tuple[Plain, ...]:
-        """The inputs of the case with that number, from 1, to try an answer on by hand."""
-        cases = self.cases(0)
+    def case(self, number: int, seed: int = 0) -> tuple[Plain, ...]:
+        """The inputs of the case with that number, from 1, to try an answer on by hand.
+
+        Grading uses other seeds, too.
+        """
+        cases = self.cases(seed)
         if not 1 <= number <= len(cases):
             raise ValueError(f"number is {number}: {self.name} has cases 1 to {len(cases)}")
         return tuple(cases[number - 1].inputs.values())

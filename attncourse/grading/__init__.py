@@ -1,1 +1,34 @@
-"""Grading a class: what is added to nbgrader."""
+"""Grading: nbgrader, with a judge outside the student's process.
+
+``configure`` switches everything on, in ``nbgrader_config.py``; nbgrader's own commands then use it.
+"""
+
+from typing import Any
+
+__all__ = ["configure"]
+
+
+def configure(c: Any) -> None:
+    """Have nbgrader repair what students hand in, run it, and judge it in its own process.
+
+    Parameters
+    ----------
+    c : traitlets.config.Config
+        What ``get_config()`` gives in ``nbgrader_config.py``.
+    """
+    ours = "attncourse.grading"
+    nbgrader = "nbgrader.preprocessors"
+    c.Autograde.sanitize_preprocessors = [
+        f"{ours}.repair.Repair",
+        f"{nbgrader}.ClearOutput",
+        f"{nbgrader}.OverwriteKernelspec",
+        f"{nbgrader}.OverwriteCells",
+        f"{nbgrader}.CheckCellMetadata",
+    ]
+    c.Autograde.autograde_preprocessors = [
+        f"{ours}.judging.Execute",
+        f"{nbgrader}.LimitOutput",
+        f"{nbgrader}.SaveAutoGrades",
+        f"{nbgrader}.AssignLatePenalties",
+    ]
+    c.GenerateFeedback.exporter_class = f"{ours}.feedback.FeedbackExporter"

@@ -1,23 +1,32 @@
 """``python -m attncourse.grading``: grade what lies in ``submitted/`` and report on it."""
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
-from attncourse.grading.course import LOG, Course, Marks, NotGraded
+from attncourse.grading import simulate
+from attncourse.grading.cluster import ClusterLost, Results, cluster_at, local_cluster, on_cluster, one_by_one
+from attncourse.grading.course import LOG, Course, Marks
+from attncourse.grading.grader import Failed, Graded, Job, NotGraded, Unit
+from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
 
 DESCRIPTION = """\
 Grade the notebooks submitted/<student>/<unit>/<unit>.ipynb of the course in the
 current folder: run them with nbgrader, write feedback for every student into
-feedback/ and everyone's marks into grades.csv and grades_by_task.csv, and print
-a table of the marks and a list of what is in the way.
+feedback/, everyone's marks into grades.csv and grades_by_task.csv and a report on
+the class into reports/, and print a table of the marks and what is in the way.
 
-A submission that was graded and has not changed since is not graded again.
-An interrupted run goes on where it stopped."""
+A submission that was graded is graded again only if it was changed, or the
+exercise, or this package with its checks (--force for another reason, such as
+a changed nbgrader_config.py). A run that was interrupted, however it was, goes
+on where it stopped. Marks and comments given by hand are kept."""
 
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
@@ -25,6 +34,9 @@ exit status: 0 if every submission was graded, 1 if one could not be,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["simulate"]:
+        return simulate.main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m attncourse.grading",
         description=DESCRIPTION,
@@ -33,12 +45,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("units", nargs="*", metavar="UNIT", help="a unit to grade; without one, all of them")
     parser.add_argument("--force", action="store_true", help="grade again what is graded already")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument(
+        "--workers",
+        type=_positive,
+        default=os.cpu_count(),
+        metavar="N",
+        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core); "
+        "1 does without Dask",
+    )
+    who.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="grade on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786; "
+        "they need the same version of the course installed, and no shared folder",
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=("best", "required", "none"),
+        help="how submissions are kept from everything else: as well as this machine can (best), "
+        "or not graded where it cannot (required), or not at all (none)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=_positive,
+        default=600,
+        metavar="SECONDS",
+        help="how long one submission may take (%(default)s); "
+        "one that takes longer is stopped, tried once more and reported",
+    )
     options = parser.parse_args(arguments)
 
     if not Path("nbgrader_config.py").is_file():
         parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
     try:
-        course = Course()
+        course = Course(options.isolation)
     except Exception as error:
         parser.error(f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}")
     known = course.units()
@@ -48,121 +89,242 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not course.submitted.is_dir():
         parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
 
-    units = options.units or known
-    submissions, problems = look_through(course.submitted, units, known)
-    try:
-        lines, more = grade(course, submissions, force=options.force)
-    except KeyboardInterrupt:
-        print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
-        return 130
-    problems += more
-    for line in lines:
-        print(line)
-    if submissions:
-        print(f"Marks: {' and '.join(course.export())}. Feedback: {course.folders.feedback_directory}/.")
-    else:
-        print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
+    units = sorted(set(options.units)) or known
+    with course.alone() as alone:
+        if not alone:
+            parser.error("another run is grading in this folder")
+        submissions, problems = look_through(course.submitted, units, known)
+        run = Run(course, submissions, problems)
+        try:
+            run.grade(options)
+            run.report()
+        except KeyboardInterrupt:
+            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
+            return 130
+        if not submissions:
+            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
     if problems:
         print(f"\nTo look at ({LOG} has the details):")
-        for problem in sorted(problems, key=lambda problem: not problem.ungraded):
+        for problem in sorted(problems, key=lambda problem: (not problem.ungraded, problem.place)):
             print(f"  {problem.place}: {problem.words}")
     return int(any(problem.ungraded for problem in problems))
 
 
-def grade(
-    course: Course, submissions: Sequence[Submission], *, force: bool
-) -> tuple[list[str], list[Problem]]:
-    """Grade submissions one by one, showing progress; return the tables of marks and the problems."""
-    lines: list[str] = []
-    problems: list[Problem] = []
-    progress = Progress(len(submissions))
-    for unit in dict.fromkeys(submission.unit for submission in submissions):
-        of_unit = [submission for submission in submissions if submission.unit == unit]
+class Run:
+    """One run of the command: what there is to grade, and what came of it.
+
+    Parameters
+    ----------
+    course : Course
+    submissions : sequence of Submission
+        What there is, sorted.
+    problems : list of Problem
+        What is in the way; more is added to it.
+    """
+
+    def __init__(self, course: Course, submissions: Sequence[Submission], problems: list[Problem]) -> None:
+        self.course = course
+        self.submissions = submissions
+        self.problems = problems
+        self.graded: set[Submission] = set()
+        self.points = {unit: course.points(unit) for unit in {one.unit for one in submissions}}
+
+    def grade(self, options: argparse.Namespace) -> None:
+        """Grade what is not graded yet, and write down each as soon as it is done."""
+        ahead = self._ahead(options.force)
+        units = self._units({one.unit for one in ahead})
+        ahead = [one for one in ahead if one.unit in units]
+        if not ahead:
+            return
+        progress = Progress(len(ahead))
+        work = self._work(ahead, units, progress)
         try:
-            course.prepare(unit)
-        except NotGraded as reason:
-            problems.append(Problem(unit, f"is not graded at all: {reason}"))
-            continue
-        rows: dict[str, Marks | None] = {}
-        for submission in of_unit:
-            progress.begin(submission)
-            rows[submission.student] = None
+            with ExitStack() as stack:
+                stack.callback(progress.close)
+                results: Results
+                if options.scheduler:
+                    client = stack.enter_context(cluster_at(options.scheduler))
+                    results = on_cluster(client, work, options.limit)
+                elif (workers := min(options.workers, len(ahead))) > 1:
+                    results = on_cluster(stack.enter_context(local_cluster(workers)), work, options.limit)
+                else:
+                    results = one_by_one(work, options.limit)
+                stack.callback(results.close)
+                for submission, unit, job, result in results:
+                    self._keep(submission, unit, job, result, progress)
+        except ClusterLost as reason:
+            rest = len(self.submissions) - len(self.graded)
+            self.problems.append(
+                Problem("the workers", f"{reason}; {rest} submissions are left: run this again")
+            )
+
+    def report(self) -> None:
+        """Print and write everyone's marks, and note what a person should look at."""
+        isolation: Counter[str] = Counter()
+        written: list[str] = []
+        for unit, points in sorted(self.points.items()):
+            entries = [self._entry(one) for one in self.submissions if one.unit == unit]
+            isolation.update(entry.isolation for entry in entries if entry.graded)
+            print(*table(unit, points, entries), sep="\n")
+            written += map(shown, Report(unit, points, entries).write(self.course.reports))
+        if isolation:
+            print(
+                f"Isolation: {', '.join(f'{name} ({count})' for name, count in sorted(isolation.items()))}."
+            )
+        if self.submissions:
+            print(f"Marks: {' and '.join(self.course.export())}.", end=" ")
+            print(f"Feedback: {self.course.folders.feedback_directory}/.")
+            print(f"How the class did: {' and '.join(name for name in written if name.endswith('.html'))}.")
+
+    def _entry(self, submission: Submission) -> Entry:
+        """A submission in the report; what a person should look at is noted, too."""
+        if submission not in self.graded:
+            place = shown(submission.notebook)
+            return Entry(
+                submission.student, remarks=[one.words for one in self.problems if one.place == place]
+            )
+        remarks = list(self.course.remarks(submission))
+        self.problems += remarks
+        marks, about = self.course.marks(submission), self.course.about(submission)
+        return Entry(submission.student, marks, about, [one.words for one in remarks])
+
+    def _units(self, names: Iterable[str]) -> dict[str, Unit]:
+        """What graders have to know of each unit that can be graded."""
+        units = {}
+        for name in sorted(names):
             try:
-                unchanged = not force and course.is_graded(submission)
-                if not unchanged:
-                    course.grade(submission)
-                course.give_feedback(submission)
-            except (NotGraded, OSError) as reason:
-                progress.end(submission, "not graded", worked=False)
-                earlier = (
-                    "; the gradebook keeps an earlier mark" if any(course.marks(submission).values()) else ""
-                )
-                problems.append(Problem(shown(submission.notebook), f"{reason}{earlier}"))
+                units[name] = self.course.prepare(name)
+            except NotGraded as reason:
+                self.problems.append(Problem(name, f"is not graded at all: {reason}"))
+        return units
+
+    def _ahead(self, force: bool) -> list[Submission]:
+        """The submissions that have to be graded, after a line about those that have not."""
+        ahead, because_of_the_course = [], 0
+        for submission in self.submissions:
+            try:
+                unchanged = False if force else self.course.unchanged(submission)
+            except (NotGraded, OSError):
+                unchanged = False  # why, is said when it is its turn
+            if unchanged:
+                self.graded.add(submission)
             else:
-                rows[submission.student] = marks = course.marks(submission)
-                outcome = f"{total(marks):g} of {sum(course.points(unit).values()):g} points"
-                outcome += ", unchanged since it was graded" if unchanged else ""
-                progress.end(submission, outcome, worked=not unchanged)
-                problems += course.remarks(submission)
-        lines += table(unit, course.points(unit), rows)
-    progress.close()
-    return lines, problems
+                ahead.append(submission)
+                because_of_the_course += unchanged is None
+        lines = f"{len(ahead)} of {len(self.submissions)} submissions to grade"
+        if self.graded:
+            lines += f", {len(self.graded)} unchanged since they were graded"
+        if because_of_the_course:
+            lines += f"; {because_of_the_course} again because the course was changed since"
+        if self.submissions:
+            print(f"{lines}.", flush=True)
+        return ahead
+
+    def _work(
+        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: "Progress"
+    ) -> Iterator[tuple[Submission, Unit, Job]]:
+        """What is to be graded, read when it is its turn."""
+        for submission in ahead:
+            try:
+                job = self.course.job(submission)
+            except (NotGraded, OSError) as reason:
+                self._fail(submission, reason, progress)
+            else:
+                yield submission, units[submission.unit], job
+
+    def _keep(
+        self, submission: Submission, unit: Unit, job: Job, result: Graded | Failed, progress: "Progress"
+    ) -> None:
+        try:
+            if isinstance(result, Failed):
+                self.course.log(submission, result.log)
+                raise NotGraded(result.words)
+            self.course.keep(submission, job, result, unit)
+        except Exception as reason:  # of the gradebook's and of the disk's: the others go on
+            self._fail(submission, reason, progress)
+        else:
+            self.graded.add(submission)
+            marks = self.course.marks(submission)
+            most = sum(self.points[submission.unit].values())
+            progress.done(f"{submission.student}, {submission.unit}: {total(marks):g} of {most:g} points")
+
+    def _fail(self, submission: Submission, reason: Exception, progress: "Progress") -> None:
+        words = str(reason) if isinstance(reason, NotGraded) else f"{type(reason).__name__}: {reason}"
+        try:
+            # Feedback on an earlier submission must not outlive it.
+            self.course.discard(submission)
+            if any(mark is not None for mark in self.course.marks(submission).values()):
+                words += "; the gradebook keeps an earlier mark"
+        except Exception as more:
+            words += f"; {type(more).__name__}: {more}"
+        self.problems.append(Problem(shown(submission.notebook), words))
+        progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
 
 
 def total(marks: Marks) -> float:
     return sum(mark or 0 for mark in marks.values())
 
 
-def table(unit: str, points: dict[str, float], rows: dict[str, Marks | None]) -> list[str]:
+def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list[str]:
     """A line for each student with the marks of every task, numbered, and what the numbers mean."""
-    width = max(map(len, [*rows, "student"]))
+    width = max(len(name) for name in [*(entry.student for entry in entries), "student"])
     numbers = "".join(f"{number:>5}" for number in range(1, len(points) + 1))
     lines = ["", f"{unit}, {sum(points.values()):g} points", f"{'student':<{width}}{numbers}    sum"]
-    for student, marks in rows.items():
+    for entry in entries:
         cells = "  not graded"
-        if marks is not None:
-            scores = (marks[name] for name in points)
+        if entry.graded:
+            scores = (entry.marks.get(name) for name in points)
             cells = "".join(f"{'?' if score is None else format(score, 'g'):>5}" for score in scores)
-            cells += f"{total(marks):>7g}"
-        lines.append(f"{student:<{width}}{cells}")
+            cells += f"{entry.total:>7g}"
+        lines.append(f"{entry.student:<{width}}{cells}")
     legend = [
-        f"{number:>3} {name.removeprefix('check_')} ({most:g})"
-        for number, (name, most) in enumerate(points.items(), 1)
+        f"{number:>3} {task_name(name)} ({most:g})" for number, (name, most) in enumerate(points.items(), 1)
     ]
     return [*lines, "", *legend, ""]
 
 
 class Progress:
-    """A line for each submission when it is done; on a terminal also what is being done."""
+    """A line for each submission that is done; on a terminal a bar instead, and lines for problems."""
+
+    WIDTH = 30
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.done = 0
-        self.times: list[float] = []
-        self.live = sys.stdout.isatty()
-
-    def begin(self, submission: Submission) -> None:
+        self.finished = 0
         self.started = time.monotonic()
-        if self.live:
-            left = ""
-            if self.times:
-                seconds = (self.number - self.done) * sum(self.times) / len(self.times)
-                left = f", about {timedelta(seconds=round(seconds))} left"
-            print(f"[{self.done + 1}/{self.number}] {submission.student}{left}", end="", flush=True)
+        self.live = sys.stdout.isatty()
+        self._draw()
 
-    def end(self, submission: Submission, outcome: str, *, worked: bool = True) -> None:
-        self.done += 1
-        if worked:
-            self.times.append(time.monotonic() - self.started)
-        start = "\r\x1b[2K" if self.live else ""
-        print(
-            f"{start}[{self.done}/{self.number}] {submission.student}, {submission.unit}: {outcome}",
-            flush=True,
-        )
+    def done(self, line: str, *, problem: bool = False) -> None:
+        self.finished += 1
+        if not self.live:
+            print(f"[{self.finished}/{self.number}] {line}", flush=True)
+        elif problem:
+            print(f"\r\x1b[2K{line}")
+        self._draw()
 
     def close(self) -> None:
-        if self.times:
-            print(f"{sum(self.times):.0f} s for {len(self.times)} notebooks.")
+        seconds = time.monotonic() - self.started
+        start = "\r\x1b[2K" if self.live else ""
+        print(f"{start}{self.finished} done in {timedelta(seconds=round(seconds))}.", flush=True)
+
+    def _draw(self) -> None:
+        if not self.live:
+            return
+        full = self.WIDTH * self.finished // self.number
+        left = ""
+        if self.finished:
+            seconds = (time.monotonic() - self.started) / self.finished * (self.number - self.finished)
+            left = f", about {timedelta(seconds=round(seconds))} left"
+        bar = "#" * full + "." * (self.WIDTH - full)
+        print(f"\r\x1b[2K[{bar}] {self.finished} of {self.number}{left}", end="", flush=True)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
 
 
 if __name__ == "__main__":

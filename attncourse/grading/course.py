@@ -1,13 +1,21 @@
-"""Grading one submission after the other with nbgrader's own converters and gradebook."""
+"""The course as nbgrader knows it: its units, the gradebook, and the folders that grading writes.
 
-import csv
-import logging
+One process writes, whoever graded: what a submission came to goes into the gradebook, then into
+``feedback/``, and at last into ``autograded/``, whose notebook says what it was graded from. So a run
+that ends anywhere, however it ends, leaves nothing that the next one takes for complete and is not.
+"""
+
+import datetime
+import hashlib
+import json
 import os
+import pickle
 import sysconfig
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,60 +23,30 @@ import nbformat
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGrader
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
-from nbgrader.plugins import CsvExportPlugin, ExportPlugin
-from nbgrader.preprocessors import NbGraderPreprocessor
-from nbgrader.utils import is_grade, rmtree
-from traitlets import Unicode
+from nbgrader.utils import is_grade, parse_utc, rmtree
 from traitlets.config import Config
 
-from attncourse.grading.submitted import Problem, Submission
+from attncourse.grading.export import TaskMarks, UnitMarks, mark
+from attncourse.grading.grader import ByHand, Files, Graded, Job, NotGraded, Unit, course_version
+from attncourse.grading.submitted import Problem, Submission, digest, read_folder
+from attncourse.grading.worker import Log, run, snapshot
 
 LOG = ".nbgrader.log"
-
 
 # The mark of every graded cell, by its name; None where it has none.
 Marks = dict[str, float | None]
 
 
-class NotGraded(Exception):
-    """A submission could not be graded; the message says why, and is meant for the instructor."""
-
-
-class Stamp(NbGraderPreprocessor):
-    """Notes in an autograded notebook what it was graded from.
-
-    It runs last, so a notebook that has it was graded to the end.
-    """
-
-    digest = Unicode(help="fingerprint of the submission").tag(config=True)
-
-    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
-        nb.metadata["attncourse"] = {"graded_from": self.digest}
-        return nb, resources
-
-
-class TaskMarks(ExportPlugin):
-    """A table with one row for each student and graded cell.
-
-    nbgrader's own command writes it, too:
-    ``nbgrader export --exporter=attncourse.grading.course.TaskMarks --to=grades_by_task.csv``.
-    """
-
-    def export(self, gradebook: Gradebook) -> None:
-        with open(self.to or "grades_by_task.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["assignment", "student_id", "cell", "score", "max_score"])
-            for assignment in gradebook.assignments:
-                for submission in sorted(assignment.submissions, key=lambda one: one.student_id):
-                    for grade in (grade for notebook in submission.notebooks for grade in notebook.grades):
-                        row = (assignment.name, submission.student_id, grade.name)
-                        writer.writerow([*row, _score(grade), grade.max_score])
-
-
 class Course:
-    """The course in the current folder, as its ``nbgrader_config.py`` describes it."""
+    """The course in the current folder, as its ``nbgrader_config.py`` describes it.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    isolation : str or None
+        What ``c.Provisioner.isolation`` is to be; None leaves it as configured.
+    """
+
+    def __init__(self, isolation: str | None = None) -> None:
         # nbgrader calls alembic by its bare name; it lies beside this interpreter.
         os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
         # SQLAlchemy's remarks on nbgrader's own code.
@@ -77,8 +55,32 @@ class Course:
         self.app = NbGrader(config=Config({"NbGrader": {"logfile": LOG, "logging_config": quiet}}))
         self.app.raise_config_file_errors = True
         self.app.initialize([])
+        self.config = Config(self.app.config)
+        if isolation is not None:
+            self.config.Provisioner.isolation = isolation
         self.folders = self.app.coursedir
         self.submitted = self._step("submitted")
+        self.reports = Path(self.folders.root, "reports")
+
+    @cached_property
+    def gradebook(self) -> Gradebook:
+        return Gradebook(self.folders.db_url, self.folders.course_id)
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Keep other runs out of this folder meanwhile; False if one is going on."""
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            yield True
+            return
+        with open(LOG, "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+            else:
+                yield True
 
     def units(self) -> list[str]:
         """All units that have a source notebook."""
@@ -87,163 +89,212 @@ class Course:
 
     def points(self, unit: str) -> dict[str, float]:
         """The graded cells of a unit, in the order of its notebook, and the points of each."""
-        notebook = nbformat.read(self._source(unit), as_version=4)
+        notebook = nbformat.read(self._source(unit) / f"{unit}.ipynb", as_version=4)
         return {
             cell.metadata.nbgrader.grade_id: float(cell.metadata.nbgrader.points)
             for cell in notebook.cells
             if is_grade(cell)
         }
 
-    def prepare(self, unit: str) -> None:
+    def prepare(self, unit: str) -> Unit:
         """Make the unit's cells known to the gradebook, as ``nbgrader generate_assignment`` does.
 
+        Returns
+        -------
+        Unit
+            What whoever grades a submission of the unit has to know of it.
+
         Raises
         ------
         NotGraded
-            If the gradebook cannot take them: nbgrader refuses when graded cells were added or
+            If the gradebook cannot take the cells: nbgrader refuses when graded cells were added or
             removed after the first submission was graded.
         """
+        before = self.folders.assignment_id, self.folders.release_directory
         # The release itself is committed, and is not to be touched.
-        with tempfile.TemporaryDirectory() as folder, self._set(assignment_id=unit, release_directory=folder):
-            self._run(GenerateAssignment(coursedir=self.folders, parent=self.app))
-
-    def is_graded(self, submission: Submission) -> bool:
-        """Whether exactly this submission was graded already, to the end."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.folders.assignment_id, self.folders.release_directory = unit, folder
+            try:
+                run(GenerateAssignment(coursedir=self.folders, parent=self.app), Log())
+            finally:
+                self.folders.assignment_id, self.folders.release_directory = before
+        sources = read_folder(self._source(unit))
+        prepared = Unit(unit, sources, snapshot(unit, sources, self.config), self.config, course_version())
         try:
-            notebook = nbformat.read(self._output("autograded", submission, "ipynb"), as_version=4)
-        except Exception:
+            pickle.dumps(prepared)
+        except Exception as error:
+            raise NotGraded(
+                "nbgrader_config.py cannot be sent to the workers: classes and functions must be "
+                f"imported from a module there, not defined ({error})"
+            ) from error
+        return prepared
+
+    def unchanged(self, submission: Submission) -> bool | None:
+        """Whether a submission was graded to the end and would come to the same again.
+
+        None if only the course was changed since: the unit's source, or the package with its checks.
+
+        Raises
+        ------
+        NotGraded
+            If the submission cannot be read.
+        """
+        before = self.about(submission).get("graded_from", "")
+        now = self._digest(submission, submission.read())
+        if not self.marks(submission) or not self._output("feedback", submission).is_dir():
             return False
-        graded_from = notebook.metadata.get("attncourse", {}).get("graded_from")
-        return graded_from == submission.digest(self._source(submission.unit))
+        if before == now:
+            return True
+        return None if before.partition("/")[0] == now.partition("/")[0] else False
 
-    def grade(self, submission: Submission) -> None:
-        """Autograde one submission, whatever was there before.
-
-        Raises
-        ------
-        NotGraded
-        """
-        # Feedback on an earlier submission must not outlive it.
-        feedback = self._output("feedback", submission, "html").parent
-        if feedback.exists():
-            rmtree(feedback)
-        reason = submission.unreadable()
-        if reason is not None:
-            raise NotGraded(reason)
-        # nbgrader would leave the mark of an earlier submission where this one lacks the check.
-        with self._grades(submission) as grades:
-            for grade in grades:
-                grade.auto_score = None
-                grade.needs_manual_grade = True
-        with self._set(assignment_id=submission.unit, student_id=submission.student):
-            converter = Autograde(coursedir=self.folders, parent=self.app)
-            converter.force = True
-            converter.autograde_preprocessors = [*converter.autograde_preprocessors, Stamp]
-            converter.update_config(
-                Config({"Stamp": {"digest": submission.digest(self._source(submission.unit))}})
-            )
-            if "extra_arguments" not in converter.config.Execute:
-                # Every kernel would warn on this terminal that it talks over TCP, unencrypted.
-                converter.update_config(Config({"Execute": {"extra_arguments": ["--log-level=CRITICAL"]}}))
-            self._run(converter)
-
-    def give_feedback(self, submission: Submission) -> None:
-        """Write the feedback on a graded submission, unless it is there.
+    def job(self, submission: Submission) -> Job:
+        """What whoever grades a submission needs.
 
         Raises
         ------
         NotGraded
+            If the submission cannot be read.
         """
-        with self._set(assignment_id=submission.unit, student_id=submission.student):
-            self._run(GenerateFeedback(coursedir=self.folders, parent=self.app))
+        files = dict(submission.read())
+        fingerprint = self._digest(submission, files)
+        if _timestamp(files) is None:  # nbgrader stumbles over one that is not a date
+            files.pop("timestamp.txt", None)
+        return Job(submission.student, files, fingerprint, self._by_hand(submission))
 
-    def remarks(self, submission: Submission) -> Iterator[Problem]:
-        """What is odd about a graded submission: cells that were stopped, cells without a mark."""
-        notebook = nbformat.read(self._output("autograded", submission, "ipynb"), as_version=4)
-        place = f"{submission.student}, {submission.unit}"
-        for cell in notebook.cells:
-            if any(output.get("ename") == "CellTimeoutError" for output in cell.get("outputs", ())):
-                name = cell.metadata.get("nbgrader", {}).get("grade_id", cell.get("id", "a cell"))
-                yield Problem(place, f"{name} did not come to an end in time and was stopped", False)
-        missing = ", ".join(name for name, mark in self.marks(submission).items() if mark is None)
-        if missing:
-            yield Problem(place, f"no mark for {missing}: not in the notebook that was handed in", False)
+    def keep(self, submission: Submission, job: Job, graded: Graded, unit: Unit) -> None:
+        """Write what a submission came to: see the top of this file for the order."""
+        self.discard(submission)
+        self._record(submission, job, graded)
+        others = {place: content for place, content in job.files.items() if not place.endswith(".ipynb")}
+        dated = {place: others[place] for place in ("timestamp.txt",) if place in others}
+        sources = {place: content for place, content in unit.sources.items() if not place.endswith(".ipynb")}
+        name = submission.unit
+        feedback = GenerateFeedback(coursedir=self.folders, parent=self.app)
+        autograde = Autograde(coursedir=self.folders, parent=self.app)
+        self._place(submission, "feedback", {**dated, f"{name}.html": graded.feedback}, feedback.permissions)
+        files = {**others, **sources, f"{name}.ipynb": graded.notebook}
+        self._place(submission, "autograded", files, autograde.permissions)
+        self.log(submission, graded.log)
+
+    def discard(self, submission: Submission) -> None:
+        """Remove what an earlier submission came to, but for its marks in the gradebook."""
+        for step in ("autograded", "feedback"):
+            folder = self._output(step, submission)
+            if folder.exists():
+                rmtree(str(folder))
+
+    def log(self, submission: Submission, lines: str) -> None:
+        if lines:
+            self.app.log.warning("%s, %s:\n%s", submission.student, submission.unit, lines)
 
     def marks(self, submission: Submission) -> Marks:
-        """The marks that the gradebook has for a submission."""
-        with self._grades(submission) as grades:
-            found = {grade.name: _score(grade) for grade in grades}
-        return {name: found.get(name) for name in self.points(submission.unit)}
+        """The marks that the gradebook has for a submission; empty if it knows none."""
+        with self._row(submission) as row:
+            found = {grade.name: mark(grade) for grade in row.grades} if row else {}
+        return found
+
+    def remarks(self, submission: Submission) -> Iterator[Problem]:
+        """What a person should look at in a graded submission."""
+        place = f"{submission.student}, {submission.unit}"
+        for flag in self.about(submission).get("flags", ()):
+            yield Problem(place, ": ".join(filter(None, (flag["cell"], flag["words"]))), False)
+        missing = ", ".join(name for name, found in self.marks(submission).items() if found is None)
+        if missing:
+            yield Problem(place, f"no mark for {missing}: a person has to give it", False)
+        timestamp = submission.folder / "timestamp.txt"
+        if timestamp.is_file() and _timestamp({timestamp.name: timestamp.read_bytes()}) is None:
+            yield Problem(place, "timestamp.txt holds no date: graded as if there were none", False)
+
+    def about(self, submission: Submission) -> dict[str, Any]:
+        """What the autograded notebook says about its grading; nothing if it is not complete."""
+        notebook = self._output("autograded", submission) / f"{submission.unit}.ipynb"
+        try:
+            return json.loads(notebook.read_bytes())["metadata"].get("attncourse", {})
+        except (OSError, ValueError, KeyError):
+            return {}
 
     def export(self) -> list[str]:
         """Write everyone's marks, by unit and by task, and return the names of the files."""
-        with self._gradebook() as gradebook:
-            CsvExportPlugin(parent=self.app).export(gradebook)
-            TaskMarks(parent=self.app).export(gradebook)
+        UnitMarks(parent=self.app).export(self.gradebook)
+        TaskMarks(parent=self.app).export(self.gradebook)
+        self.gradebook.db.remove()
         return ["grades.csv", "grades_by_task.csv"]
 
-    def _gradebook(self) -> Gradebook:
-        return Gradebook(self.folders.db_url, self.folders.course_id)
+    def _record(self, submission: Submission, job: Job, graded: Graded) -> None:
+        gradebook, unit, student = self.gradebook, submission.unit, submission.student
+        try:
+            gradebook.update_or_create_student(student)
+            gradebook.update_or_create_submission(unit, student)
+            row = gradebook.find_submission_notebook(unit, unit, student)
+            row.assignment.timestamp = _timestamp(job.files)
+            row.late_submission_penalty = graded.penalty
+            for grade in row.grades:
+                grade.auto_score = graded.marks[grade.name]
+                # As nbgrader does: a mark given by hand stays, and is to be looked at again.
+                grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+            for comment in row.comments:
+                comment.auto_comment = graded.comments[comment.name]
+            gradebook.db.commit()
+        finally:
+            # Forgets what was read, too, or the memory of a large class would pile up.
+            gradebook.db.remove()
+
+    def _by_hand(self, submission: Submission) -> ByHand:
+        with self._row(submission) as row:
+            if row is None:
+                duedate = self.gradebook.find_assignment(submission.unit).duedate
+                return ByHand(duedate)
+            return ByHand(
+                row.assignment.assignment.duedate,
+                row.assignment.extension,
+                {grade.name: (grade.manual_score, grade.extra_credit) for grade in row.grades},
+                {comment.name: comment.manual_comment for comment in row.comments},
+            )
 
     @contextmanager
-    def _grades(self, submission: Submission) -> Iterator[list[Any]]:
-        """The gradebook's rows for a submission; what is changed in them is kept."""
-        with self._gradebook() as gradebook:
-            try:
-                unit, student = submission.unit, submission.student
-                grades = gradebook.find_submission_notebook(unit, unit, student).grades
-            except MissingEntry:
-                grades = []
-            yield grades
-            gradebook.db.commit()
+    def _row(self, submission: Submission) -> Iterator[Any]:
+        """The gradebook's row for a submission, to read from; None where there is none."""
+        unit = submission.unit
+        try:
+            row = self.gradebook.find_submission_notebook(unit, unit, submission.student)
+        except MissingEntry:
+            row = None
+        try:
+            yield row
+        finally:
+            self.gradebook.db.remove()
+
+    def _place(self, submission: Submission, step: str, files: Files, permissions: int) -> None:
+        """Write a folder under another name, and give it its own when it is complete."""
+        folder = self._output(step, submission)
+        part = folder.with_name(f".{folder.name}.part")
+        if part.exists():
+            rmtree(str(part))
+        for place, content in files.items():
+            path = part / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            path.chmod(int(str(permissions), 8))
+        part.rename(folder)
+
+    def _digest(self, submission: Submission, files: Files) -> str:
+        """A fingerprint of the submission and, after a slash, one of what it is graded by."""
+        course = digest(read_folder(self._source(submission.unit))) + course_version()
+        return f"{digest(files)}/{hashlib.sha256(course.encode()).hexdigest()}"
 
     def _step(self, step: str) -> Path:
         return Path(self.folders.root, getattr(self.folders, f"{step}_directory"))
 
     def _source(self, unit: str) -> Path:
-        return self._step("source") / unit / f"{unit}.ipynb"
+        return self._step("source") / unit
 
-    def _output(self, step: str, submission: Submission, suffix: str) -> Path:
-        return self._step(step) / submission.student / submission.unit / f"{submission.unit}.{suffix}"
-
-    @contextmanager
-    def _set(self, **names: str) -> Iterator[None]:
-        before = {name: getattr(self.folders, name) for name in names}
-        for name, value in names.items():
-            setattr(self.folders, name, value)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                setattr(self.folders, name, value)
-
-    def _run(self, converter: Autograde | GenerateAssignment | GenerateFeedback) -> None:
-        causes = _Causes()
-        self.app.log.addHandler(causes)
-        try:
-            converter.start()
-        except (Exception, SystemExit) as error:
-            raise NotGraded(causes.first or str(error) or type(error).__name__) from error
-        finally:
-            self.app.log.removeHandler(causes)
+    def _output(self, step: str, submission: Submission) -> Path:
+        return self._step(step) / submission.student / submission.unit
 
 
-class _Causes(logging.Handler):
-    """Keeps the last line of the first traceback, or else of the first error, that nbgrader logs."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.errors: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.errors.append(record.getMessage().strip())
-
-    @property
-    def first(self) -> str:
-        tracebacks = [error for error in self.errors if error.startswith("Traceback")]
-        return next(iter(tracebacks + self.errors), "").rpartition("\n")[2]
-
-
-def _score(grade: Any) -> float | None:
-    """The mark as it counts, None where neither a check nor a person has given one."""
-    return None if grade.auto_score is None and grade.manual_score is None else grade.score
+def _timestamp(files: Files) -> datetime.datetime | None:
+    """The time of the hand-in, in UTC, if there is one that can be read."""
+    try:
+        return parse_utc(files["timestamp.txt"].decode().strip())
+    except (KeyError, ValueError, OverflowError):
+        return None

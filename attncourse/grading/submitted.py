@@ -1,56 +1,81 @@
 """What lies in ``submitted/``: the submissions to grade, and what is in the wrong place."""
 
-import glob
 import hashlib
-import json
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import nbformat
+from attncourse.grading.grader import MOST_BYTES, Files, NotGraded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Submission:
     """One student's notebook of one unit, ``<folder>/<unit>.ipynb``."""
 
-    student: str
     unit: str
+    student: str
     folder: Path
 
     @property
     def notebook(self) -> Path:
         return self.folder / f"{self.unit}.ipynb"
 
-    def unreadable(self) -> str | None:
-        """Why the notebook cannot be read, in words that continue its name; None if it can."""
-        try:
-            content = self.notebook.read_bytes()
-            if not content.strip():
-                return "is empty"
-            nbformat.reads(content.decode("utf-8"), as_version=4)
-        except OSError as error:
-            return f"cannot be opened: {error.strerror}"
-        except UnicodeDecodeError:
-            return "is not a notebook: it is not text in UTF-8"
-        except Exception as error:
-            try:
-                json.loads(content)
-            except ValueError:
-                return "is not a notebook: it is not JSON"
-            return f"is JSON, but not a notebook: {' '.join(str(error).split())[:100]}"
-        return None
+    def read(self) -> Files:
+        """The files handed in, by their paths in the folder; of the notebooks only the unit's.
 
-    def digest(self, source: Path) -> str:
-        """A fingerprint of all that the mark depends on: the files handed in and the unit's source."""
-        digest = hashlib.sha256(source.read_bytes())
-        for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
-            if ".ipynb_checkpoints" in path.parts:  # comes of merely looking at it in JupyterLab
+        A link is left out: what it leads to was not handed in.
+
+        Raises
+        ------
+        NotGraded
+            If a file cannot be read or everything together is too large.
+        """
+        files = read_folder(self.folder)
+        if self.notebook.name not in files:
+            raise NotGraded("is a link or a folder, not a notebook")
+        return {
+            place: content
+            for place, content in files.items()
+            if not place.endswith(".ipynb") or place == self.notebook.name
+        }
+
+
+def read_folder(folder: Path) -> Files:
+    """All files in a folder, by their paths in it, but for what JupyterLab and Python leave there.
+
+    Raises
+    ------
+    NotGraded
+    """
+    files: dict[str, bytes] = {}
+    size = 0
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder)
+        # The former comes of merely looking at a notebook in JupyterLab.
+        if {".ipynb_checkpoints", "__pycache__"}.intersection(place.parts):
+            continue
+        try:
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode):
                 continue
-            digest.update(str(path.relative_to(self.folder)).encode() + b"\0")
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-        return digest.hexdigest()
+            size += status.st_size
+            if size > MOST_BYTES:
+                raise NotGraded(f"comes with more than {MOST_BYTES // 10**6} MB of files")
+            files[place.as_posix()] = path.read_bytes()
+        except OSError as error:
+            raise NotGraded(f"cannot be graded: {place} cannot be opened: {error.strerror}") from error
+    return files
+
+
+def digest(files: Files) -> str:
+    """A fingerprint of files and their places."""
+    whole = hashlib.sha256()
+    for place, content in sorted(files.items()):
+        whole.update(place.encode("utf-8", "surrogateescape") + b"\0")
+        whole.update(hashlib.sha256(content).digest())
+    return whole.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -85,14 +110,20 @@ def look_through(
         The units to grade.
     known : iterable of str
         All units of the course: a folder of another name is reported.
+
+    Returns
+    -------
+    submissions : list of Submission
+        Sorted by unit and student.
+    problems : list of Problem
     """
     submissions, problems = [], []
     for student in _visible(submitted):
         if not student.is_dir():
             problems.append(_stray(student, "<student>/<unit>/<unit>.ipynb"))
             continue
-        if glob.escape(student.name) != student.name:
-            problems.append(Problem(shown(student), "is not graded: nbgrader takes no *, ? or [ in a name"))
+        if not _storable(student.name):
+            problems.append(Problem(shown(student), "is not graded: the name is not text in UTF-8"))
             continue
         inside = _visible(student)
         if not inside:
@@ -105,27 +136,35 @@ def look_through(
                     Problem(shown(folder), f"is no unit of this course, which has {', '.join(sorted(known))}")
                 )
             elif folder.name in units:
-                submission = Submission(student.name, folder.name, folder)
-                others = [path.name for path in folder.glob("*.ipynb") if path != submission.notebook]
-                if submission.notebook.exists():
+                submission = Submission(folder.name, student.name, folder)
+                others = sorted(path.name for path in folder.glob("*.ipynb") if path != submission.notebook)
+                if os.path.lexists(submission.notebook):
                     submissions.append(submission)
                     problems += [
                         Problem(shown(folder / other), "lies beside the notebook and is not graded", False)
                         for other in others
                     ]
                 else:
-                    there = f"; there is {', '.join(sorted(others))}: rename it" if others else ""
+                    there = f"; there is {', '.join(others)}: rename it" if others else ""
                     problems.append(Problem(shown(folder), f"holds no {submission.notebook.name}{there}"))
-    return submissions, problems
+    return sorted(submissions), problems
+
+
+def shown(path: Path) -> str:
+    """A path as the instructor knows it: from the current folder, and printable."""
+    return os.path.relpath(path).encode("utf-8", "replace").decode()
+
+
+def _storable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _visible(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def shown(path: Path) -> str:
-    """A path as the instructor knows it: from the current folder."""
-    return os.path.relpath(path)
 
 
 def _stray(path: Path, expected: str) -> Problem:

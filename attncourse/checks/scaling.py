@@ -1,0 +1,779 @@
+"""Tasks of the unit ``scaling``: the softargmax piece by piece, and decoding with a cache."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attncourse import scaling
+from attncourse.checks.probe import Misfit, given
+from attncourse.checks.task import Case, Task, normal_source
+
+# ---------------------------------------------------------------------------------------
+# One pass: the largest score and the sum
+# ---------------------------------------------------------------------------------------
+
+
+def _running_total(scores: Tensor) -> Tensor:
+    rows = []
+    state = scaling.PartialAttention(*scores.new_tensor([[[-math.inf]], [[0.0]], [[0.0]]]))
+    for score in scores:
+        new = scaling.partial_attention(score.reshape(1, 1).clone(), scores.new_zeros(1, 1))
+        state = scaling.merge_partials(state, new)
+        rows.append(torch.cat([state.largest[0], state.total[0]]))
+    return torch.stack(rows)
+
+
+def _running_total_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    moving = normal(7)
+    moving[0], moving[3] = -3.0, 4.0  # the largest is neither the first nor the last
+    below_zero = normal(5) - 6
+    forbidden = normal(6)
+    forbidden[2] = -math.inf
+    forbidden_first = normal(5, dtype=torch.float64)
+    forbidden_first[:2] = -math.inf
+    return [
+        Case({"scores": normal(6).sort().values}, "each larger than those before"),
+        Case({"scores": normal(6).sort(descending=True).values}, "each smaller than those before"),
+        Case({"scores": moving}, "a largest one in the middle"),
+        Case({"scores": below_zero}, "all below zero"),
+        Case({"scores": 1000 + normal(5)}, "scores around a thousand"),
+        Case({"scores": normal(1)}, "a single score"),
+        Case({"scores": forbidden}, "minus infinity in the middle"),
+        Case({"scores": forbidden_first}, "minus infinity at the start, in double precision"),
+    ]
+
+
+running_total = Task(
+    "running_total",
+    _running_total,
+    _running_total_cases,
+    refuses=("softmax", "log_softmax", "logsumexp", "logcumsumexp", "cummax"),
+)
+
+
+@running_total.misconception(
+    "the sum is not rescaled when a larger score comes",
+    hint="""The exponentials that you have added up so far were taken relative to the old largest score. When
+    that changes, all of them are too large. By which factor?""",
+    read="scaling#one-pass-softmax",
+)
+def running_not_rescaled(scores):
+    largest, total, rows = -math.inf, 0.0, []
+    for score in scores.tolist():
+        largest = max(largest, score)
+        total = total + (math.exp(score - largest) if score > -math.inf else 0.0)
+        rows.append([largest, total])
+    return torch.tensor(rows, dtype=scores.dtype)
+
+
+@running_total.misconception(
+    "the factor is upside down: the sum grows when it should shrink",
+    hint="""A larger largest score makes every exponential relative to it smaller. Is your factor above 1 or
+    below?""",
+    read="scaling#one-pass-softmax",
+)
+def running_factor_upside_down(scores):
+    largest, total, rows = scores.new_tensor(-math.inf), scores.new_zeros(()), []
+    for score in scores:
+        new = torch.maximum(largest, score)
+        factor = torch.exp(new - largest) if largest > -math.inf else scores.new_tensor(0.0)
+        total = total * factor + (torch.exp(score - new) if new > -math.inf else 0.0)
+        largest = new
+        rows.append(torch.stack([largest, total]))
+    return torch.stack(rows)
+
+
+@running_total.misconception(
+    "the new score's exponential is taken relative to the old largest score",
+    hint="""Everything in the sum must be relative to the same number. Which one is it after this step? Find
+    it before you take any exponential.""",
+    read="scaling#one-pass-softmax",
+)
+def running_relative_to_old(scores):
+    largest, total, rows = scores[0], torch.ones_like(scores[0]), [torch.stack([scores[0], scores[0] ** 0])]
+    if largest == -math.inf:
+        total = total * 0
+        rows = [torch.stack([largest, total])]
+    for score in scores[1:]:
+        new = torch.maximum(largest, score)
+        if new > -math.inf:
+            old = largest if largest > -math.inf else new
+            total = total * torch.exp(largest - new) + torch.exp(score - old)
+        largest = new
+        rows.append(torch.stack([largest, total]))
+    return torch.stack(rows)
+
+
+@running_total.misconception(
+    "the largest score starts at 0",
+    hint="""What becomes of scores that are all below zero? What is the largest of no numbers at all, so that
+    any number is larger?""",
+    read="scaling#one-pass-softmax",
+)
+def running_starts_at_zero(scores):
+    largest, total, rows = scores.new_zeros(()), scores.new_zeros(()), []
+    for score in scores:
+        new = torch.maximum(largest, score)
+        total = total * torch.exp(largest - new) + torch.exp(score - new)
+        largest = new
+        rows.append(torch.stack([largest, total]))
+    return torch.stack(rows)
+
+
+@running_total.misconception(
+    "the exponentials are not taken relative to the largest score",
+    hint="""Your sum is the sum of exp(score). Scores around a thousand make it infinite, as for any
+    softargmax that does not subtract.""",
+    read="attention_operator#stable-softargmax",
+)
+def running_without_subtracting(scores):
+    largest, total, rows = scores.new_tensor(-math.inf), scores.new_zeros(()), []
+    for score in scores:
+        largest = torch.maximum(largest, score)
+        total = total + torch.exp(score)
+        rows.append(torch.stack([largest, total]))
+    return torch.stack(rows)
+
+
+@running_total.misconception(
+    "the sum is rescaled after the new exponential was added to it",
+    hint="""The new exponential is already relative to the new largest score. Only what was there before has
+    to be corrected. Mind the order of the two.""",
+    read="scaling#one-pass-softmax",
+)
+def running_rescaled_too_late(scores):
+    largest, total, rows = scores.new_tensor(-math.inf), scores.new_zeros(()), []
+    for score in scores:
+        new = torch.maximum(largest, score)
+        if new > -math.inf:
+            total = (total + torch.exp(score - new)) * (torch.exp(largest - new) if rows else 1.0)
+        largest = new
+        rows.append(torch.stack([largest, total]))
+    return torch.stack(rows)
+
+
+@running_total.misconception(
+    "minus infinity minus minus infinity",
+    hint="""As long as nothing but minus infinity has come, the largest score is minus infinity, and the
+    difference of two of them is not a number. Nothing was seen, so the sum is 0. Subtract something
+    finite instead.""",
+    read="scaling#merging-partials",
+)
+def running_nan(scores):
+    largest, total, rows = scores.new_tensor(-math.inf), scores.new_zeros(()), []
+    for score in scores:
+        new = torch.maximum(largest, score)
+        total = total * torch.exp(largest - new) + torch.exp(score - new)
+        largest = new
+        rows.append(torch.stack([largest, total]))
+    return torch.stack(rows)
+
+
+@running_total.misconception(
+    "every row has the largest of all scores, also of those that have not come yet",
+    hint="""To know it, you have to go through all scores before you add up anything: two passes. Asked for is
+    what is known after each score.""",
+    read="scaling#one-pass-softmax",
+)
+def running_two_passes(scores):
+    largest = scores.max()
+    total = torch.exp(scores - largest).cumsum(0)
+    return torch.stack([largest.expand(len(scores)), total], dim=1)
+
+
+# ---------------------------------------------------------------------------------------
+# Merge two partial results
+# ---------------------------------------------------------------------------------------
+
+PARTS = ("largest", "total", "weighted")
+
+
+def _merge_partials(first: tuple, second: tuple) -> tuple:
+    return tuple(scaling.merge_partials(*(scaling.PartialAttention(*part) for part in (first, second))))
+
+
+def _call_merge_partials(answer: Callable, inputs: dict[str, Any]) -> Any:
+    values = list(inputs.values())
+    return answer(tuple(values[:3]), tuple(values[3:]))
+
+
+def _merge_partials_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+
+    def case(note: str, *batch: int, shift: float = 0.0, empty: str = "", **how: Any) -> Case:
+        dtype = how.pop("dtype", torch.float32)
+        inputs: dict[str, Tensor] = {}
+        for which in ("first", "second"):
+            scores = normal(*batch, 3, 4, dtype=dtype) * 2
+            scores = scores + (shift if which == "second" else 0.0)
+            if which in empty:
+                scores[..., 1, :] = -math.inf
+            part = scaling.partial_attention(scores, normal(*batch, 4, 2, dtype=dtype))
+            inputs |= {f"{name} of {which}": x for name, x in zip(PARTS, part, strict=True)}
+        return Case(inputs, note, **how)
+
+    return [
+        case("scores of the same size"),
+        case("larger scores in the second part", shift=6.0),
+        case("larger scores in the first part", shift=-6.0),
+        case("a batch, in double precision", 2, dtype=torch.float64),
+        case("scores that differ by hundreds", shift=300.0),
+        case("the other way round", shift=-300.0),
+        case("a row that has seen nothing in the first part", empty="first"),
+        case("a row that has seen nothing in the second part", empty="second"),
+        case("a row that has seen nothing in either", empty="first second"),
+    ]
+
+
+merge_partials = Task("merge_partials", _merge_partials, _merge_partials_cases, call=_call_merge_partials)
+
+
+@merge_partials.misconception(
+    "sums of exponentials relative to different numbers are added",
+    hint="""Each part has subtracted its own largest score before the exponential. Bring both to the same
+    one, the largest of all, before you add.""",
+    read="scaling#merging-partials",
+)
+def merge_added(first, second):
+    return torch.maximum(first[0], second[0]), first[1] + second[1], first[2] + second[2]
+
+
+@merge_partials.misconception(
+    "the totals are rescaled, and the weighted sums are not",
+    hint="""The weighted sum is a sum of the same exponentials, each times a value. What holds for the one
+    holds for the other.""",
+    read="scaling#merging-partials",
+)
+def merge_weighted_not_rescaled(first, second):
+    largest = torch.maximum(first[0], second[0])
+    finite = torch.where(largest == -math.inf, 0.0, largest)
+    a, b = torch.exp(first[0] - finite), torch.exp(second[0] - finite)
+    return largest, a * first[1] + b * second[1], first[2] + second[2]
+
+
+@merge_partials.misconception(
+    "the two factors are exchanged",
+    hint="""The part with the larger largest score keeps its sums as they are: its factor is 1. Which part has
+    factor 1 in yours?""",
+    read="scaling#merging-partials",
+)
+def merge_exchanged(first, second):
+    largest = torch.maximum(first[0], second[0])
+    finite = torch.where(largest == -math.inf, 0.0, largest)
+    b, a = torch.exp(first[0] - finite), torch.exp(second[0] - finite)
+    return largest, a * first[1] + b * second[1], a * first[2] + b * second[2]
+
+
+@merge_partials.misconception(
+    "the factors are upside down: sums grow when they should shrink",
+    hint="""Relative to a larger number, an exponential is smaller. No factor can be above 1.""",
+    read="scaling#merging-partials",
+)
+def merge_upside_down(first, second):
+    largest = torch.maximum(first[0], second[0])
+    a, b = torch.exp(largest - first[0]), torch.exp(largest - second[0])
+    return largest, a * first[1] + b * second[1], a * first[2] + b * second[2]
+
+
+@merge_partials.misconception(
+    "minus infinity minus minus infinity",
+    hint="""A row that has seen nothing in either part has the largest score minus infinity in both. Their
+    difference is not a number. Subtract 0 there: exp of minus infinity is 0, as it should be.""",
+    read="scaling#merging-partials",
+)
+def merge_nan(first, second):
+    largest = torch.maximum(first[0], second[0])
+    a, b = torch.exp(first[0] - largest), torch.exp(second[0] - largest)
+    return largest, a * first[1] + b * second[1], a * first[2] + b * second[2]
+
+
+@merge_partials.misconception(
+    "everything is relative to the first part's largest score",
+    hint="""It is right as long as the second part's scores are not much larger. If they are, the exponential
+    overflows. Which number is safe for both?""",
+    read="scaling#merging-partials",
+)
+def merge_relative_to_first(first, second):
+    largest = first[0]
+    factor = torch.exp(second[0] - largest)
+    return largest, first[1] + factor * second[1], first[2] + factor * second[2]
+
+
+@merge_partials.misconception(
+    "one largest score for all rows",
+    hint="""Each row of scores belongs to another query and has a largest score of its own. `max()` without a
+    dimension looks at all of them. `torch.maximum` compares two tensors place by place.""",
+    read="scaling#merging-partials",
+)
+def merge_one_for_all(first, second):
+    largest = torch.max(first[0].max(), second[0].max()).expand(first[0].shape)
+    a, b = torch.exp(first[0] - largest), torch.exp(second[0] - largest)
+    return largest, a * first[1] + b * second[1], a * first[2] + b * second[2]
+
+
+@merge_partials.misconception(
+    "the weighted sum is divided by the total already",
+    hint="""The result of a merge is to be merged again, so it must have the same form as the parts. Divide
+    when all the keys have been seen.""",
+    read="scaling#merging-partials",
+)
+def merge_divided(first, second):
+    largest = torch.maximum(first[0], second[0])
+    finite = torch.where(largest == -math.inf, 0.0, largest)
+    a, b = torch.exp(first[0] - finite), torch.exp(second[0] - finite)
+    total = a * first[1] + b * second[1]
+    return largest, total, (a * first[2] + b * second[2]) / total
+
+
+# ---------------------------------------------------------------------------------------
+# Attention under a memory budget
+# ---------------------------------------------------------------------------------------
+
+
+class _LargestTensor(TorchDispatchMode):
+    """Watches every operation on tensors, and keeps the shape of the largest that one has made.
+
+    It sees PyTorch's tensors, and not what is in lists or in NumPy's arrays. And it runs beside the
+    answer: a grader sees what the answer returns, and has to believe that it was watched.
+    """
+
+    numel = 0
+    shape: tuple[int, ...] = ()
+
+    @given  # what is called in here is not called by the answer
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for made in result if isinstance(result, tuple | list) else (result,):
+            # A view is as small as the memory behind it: expanding makes no new numbers.
+            if (
+                isinstance(made, Tensor)
+                and made.numel() > self.numel
+                and made.untyped_storage().nbytes() > self.numel * made.element_size()
+            ):
+                self.numel, self.shape = made.numel(), tuple(made.shape)
+        return result
+
+
+def _chunked_attention(query: Tensor, key: Tensor, value: Tensor, chunk_size: int) -> Tensor:
+    return scaling.chunked_attention(query, key, value, chunk_size=chunk_size)
+
+
+def _call_within_budget(answer: Callable, inputs: dict[str, Any]) -> Any:
+    query, *_, chunk_size = inputs.values()
+    tensors = [x for x in inputs.values() if isinstance(x, Tensor)]
+    budget = max(*(x.numel() for x in tensors), math.prod(query.shape[:-1]) * chunk_size)
+    with _LargestTensor() as largest:
+        output = answer(*inputs.values())
+    if largest.numel > budget:
+        raise Misfit(
+            f"your function made a tensor of shape {largest.shape}, {largest.numel} numbers; "
+            f"the budget is {budget}"
+        )
+    return output
+
+
+def _chunked_attention_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+
+    def case(queries: int, keys: int, chunk_size: int, note: str, *batch: int, **how: Any) -> Case:
+        dtype = how.pop("dtype", torch.float32)
+        factor = how.pop("factor", 1.0)
+        inputs = {
+            "query": normal(*batch, queries, 4, dtype=dtype),
+            "key": normal(*batch, keys, 4, dtype=dtype) * factor,
+            "value": normal(*batch, keys, 3, dtype=dtype),
+            "chunk_size": chunk_size,
+        }
+        # Scores rise from chunk to chunk for one query and fall for another.
+        inputs["key"][..., 0] += torch.linspace(-3, 3, keys, dtype=dtype) * factor
+        return Case(inputs, note, **how)
+
+    return [
+        case(5, 12, 4, "three whole chunks"),
+        case(5, 11, 4, "a last chunk that is shorter"),
+        case(24, 40, 8, "many chunks"),
+        case(4, 6, 1, "chunks of one key"),
+        case(3, 5, 16, "one chunk that is larger than all"),
+        case(1, 9, 4, "one query, in a batch of one", 1),
+        case(6, 20, 8, "a batch, in double precision", 2, dtype=torch.float64),
+        case(6, 18, 4, "two batch dimensions", 2, 3),
+        case(4, 16, 4, "scores in the hundreds", factor=100.0),
+    ]
+
+
+chunked_attention = Task(
+    "chunked_attention",
+    _chunked_attention,
+    _chunked_attention_cases,
+    refuses=("numpy", "__array__"),  # what is in NumPy's arrays would not be counted
+    call=_call_within_budget,
+)
+
+
+@chunked_attention.misconception(
+    "the whole matrix of scores is computed, and cut in chunks afterwards",
+    hint="""What you cut up afterwards has been in memory before. Cut the *keys*, and compute the scores of a
+    chunk inside the loop.""",
+    read="scaling#attention-in-chunks",
+)
+def chunked_whole_matrix(query, key, value, chunk_size):
+    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
+
+
+@chunked_attention.misconception(
+    "the queries are cut in chunks instead of the keys",
+    hint="""Fewer queries at a time need fewer scores, but each of these rows still has a score for every key,
+    however long the sequence. Cut the other side, and it does not matter how many keys there are.""",
+    read="scaling#attention-in-chunks",
+)
+def chunked_queries(query, key, value, chunk_size):
+    rows = query.split(chunk_size, -2)
+    return torch.cat([torch.softmax(q @ key.mT / math.sqrt(q.shape[-1]), -1) @ value for q in rows], -2)
+
+
+@chunked_attention.misconception(
+    "each chunk has a softargmax of its own, and the outputs are added",
+    hint="""The weights of a row must sum to 1 over *all* keys. Yours sum to 1 in every chunk. Put off the
+    division until every key has been seen.""",
+    read="scaling#merging-partials",
+)
+def chunked_softmax_each_added(query, key, value, chunk_size):
+    output = 0
+    for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True):
+        output = output + torch.softmax(query @ k.mT / math.sqrt(query.shape[-1]), -1) @ v
+    return output
+
+
+@chunked_attention.misconception(
+    "each chunk has a softargmax of its own, and the outputs are averaged",
+    hint="""A chunk with high scores must count for more than one with low scores. In a plain mean every chunk
+    counts the same. By what should it be weighed?""",
+    read="scaling#merging-partials",
+)
+def chunked_softmax_each_averaged(query, key, value, chunk_size):
+    outputs = [
+        torch.softmax(query @ k.mT / math.sqrt(query.shape[-1]), -1) @ v
+        for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True)
+    ]
+    return sum(outputs) / len(outputs)
+
+
+@chunked_attention.misconception(
+    "the chunks are added without bringing them to the same largest score",
+    hint="""Each chunk's exponentials are relative to its own largest score. Rescale before adding: this is
+    what merging does.""",
+    read="scaling#merging-partials",
+)
+def chunked_not_rescaled(query, key, value, chunk_size):
+    total, weighted = 0, 0
+    for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True):
+        scores = query @ k.mT / math.sqrt(query.shape[-1])
+        exponentials = torch.exp(scores - scores.amax(-1, keepdim=True))
+        total = total + exponentials.sum(-1, keepdim=True)
+        weighted = weighted + exponentials @ v
+    return weighted / total
+
+
+@chunked_attention.misconception(
+    "the total is rescaled, and the weighted sum is not",
+    hint="""Both were added up from the same exponentials. When the largest score moves, both are off by the
+    same factor.""",
+    read="scaling#merging-partials",
+)
+def chunked_weighted_not_rescaled(query, key, value, chunk_size):
+    largest, total, weighted = torch.tensor(-math.inf, dtype=query.dtype), 0, 0
+    for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True):
+        scores = query @ k.mT / math.sqrt(query.shape[-1])
+        new = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        exponentials = torch.exp(scores - new)
+        total = total * torch.exp(largest - new) + exponentials.sum(-1, keepdim=True)
+        weighted = weighted + exponentials @ v
+        largest = new
+    return weighted / total
+
+
+@chunked_attention.misconception(
+    "the last chunk is left out if it is not full",
+    hint="""How many chunks of 4 are there in 11 keys? `//` rounds down. A slice may reach beyond the end; it
+    is simply shorter then.""",
+    read="scaling#attention-in-chunks",
+)
+def chunked_last_left_out(query, key, value, chunk_size):
+    largest, total, weighted = torch.tensor(-math.inf, dtype=query.dtype), 0, 0
+    for number in range(key.shape[-2] // chunk_size):
+        columns = slice(number * chunk_size, (number + 1) * chunk_size)
+        scores = query @ key[..., columns, :].mT / math.sqrt(query.shape[-1])
+        new = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        factor, exponentials = torch.exp(largest - new), torch.exp(scores - new)
+        total = total * factor + exponentials.sum(-1, keepdim=True)
+        weighted = weighted * factor + exponentials @ value[..., columns, :]
+        largest = new
+    return weighted / total
+
+
+@chunked_attention.misconception(
+    "the weighted sum is never divided by the total",
+    hint="""The exponentials are no weights yet. Sum them over the keys: is it 1?""",
+    read="scaling#attention-in-chunks",
+)
+def chunked_not_divided(query, key, value, chunk_size):
+    largest, weighted = torch.tensor(-math.inf, dtype=query.dtype), 0
+    for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True):
+        scores = query @ k.mT / math.sqrt(query.shape[-1])
+        new = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        weighted = weighted * torch.exp(largest - new) + torch.exp(scores - new) @ v
+        largest = new
+    return weighted
+
+
+@chunked_attention.misconception(
+    "the scores are not scaled",
+    hint="""The chunks are merged as they should be. Compare the scores with those of the operator, term by
+    term.""",
+    read="attention_operator#why-the-scale",
+)
+def chunked_unscaled(query, key, value, chunk_size):
+    largest, total, weighted = torch.tensor(-math.inf, dtype=query.dtype), 0, 0
+    for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True):
+        scores = query @ k.mT
+        new = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        factor, exponentials = torch.exp(largest - new), torch.exp(scores - new)
+        total = total * factor + exponentials.sum(-1, keepdim=True)
+        weighted = weighted * factor + exponentials @ v
+        largest = new
+    return weighted / total
+
+
+@chunked_attention.misconception(
+    "the exponentials are not taken relative to the largest score",
+    hint="""Without subtracting, nothing need be rescaled, and for small scores it is right. What becomes of
+    exp(300)?""",
+    read="attention_operator#stable-softargmax",
+)
+def chunked_without_subtracting(query, key, value, chunk_size):
+    total, weighted = 0, 0
+    for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True):
+        exponentials = torch.exp(query @ k.mT / math.sqrt(query.shape[-1]))
+        total = total + exponentials.sum(-1, keepdim=True)
+        weighted = weighted + exponentials @ v
+    return weighted / total
+
+
+# ---------------------------------------------------------------------------------------
+# A step of decoding
+# ---------------------------------------------------------------------------------------
+
+
+def _decoding_step(
+    query: Tensor, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    cache = scaling.KeyValueCache()
+    cache.append(key_cache, value_cache)
+    cache.append(key, value)
+    return cache.attend(query), cache.key, cache.value
+
+
+def _decoding_step_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+
+    def case(cached: int, new: int, note: str, *batch: int, **how: Any) -> Case:
+        dtype = how.pop("dtype", torch.float32)
+        shapes = {"query": (new, 4), "key": (new, 4), "value": (new, 3)}
+        shapes |= {"key_cache": (cached, 4), "value_cache": (cached, 3)}
+        inputs = {name: normal(*batch, *shape, dtype=dtype) for name, shape in shapes.items()}
+        return Case(inputs, note, **how)
+
+    return [
+        case(5, 1, "one new position"),
+        case(0, 1, "the first position"),
+        case(0, 3, "a prompt of three positions"),
+        case(4, 3, "three new positions"),
+        case(3, 1, "heads", 2),
+        case(3, 2, "a batch and heads, in double precision", 2, 3, dtype=torch.float64),
+        case(4, 2, "inputs that are not contiguous", 2, contiguous=False),
+    ]
+
+
+decoding_step = Task("decoding_step", _decoding_step, _decoding_step_cases)
+
+
+@decoding_step.misconception(
+    "the new positions do not see themselves",
+    hint="""The cache that you attend to ends before the new positions. A position may see itself; the first
+    one would otherwise see nothing. Append first, then attend.""",
+    read="scaling#kv-cache",
+)
+def decoding_without_itself(query, key, value, key_cache, value_cache):
+    keys, values = torch.cat([key_cache, key], -2), torch.cat([value_cache, value], -2)
+    scores = query @ key_cache.mT / math.sqrt(query.shape[-1])
+    return torch.softmax(scores, -1) @ value_cache, keys, values
+
+
+@decoding_step.misconception(
+    "of several new positions, the earlier ones see the later ones",
+    hint="""A single new position may see everything there is. The first of three may not see the other two.
+    Which mask says so?""",
+    read="scaling#kv-cache",
+)
+def decoding_without_mask(query, key, value, key_cache, value_cache):
+    keys, values = torch.cat([key_cache, key], -2), torch.cat([value_cache, value], -2)
+    return torch.softmax(query @ keys.mT / math.sqrt(query.shape[-1]), -1) @ values, keys, values
+
+
+@decoding_step.misconception(
+    "the causal mask is aligned at the start, and hides the cache",
+    hint="""The new positions are the last ones. The first of them sees the whole cache and itself. How far
+    must the edge of the triangle be moved?""",
+    read="masking#rectangular-masks",
+)
+def decoding_aligned_at_start(query, key, value, key_cache, value_cache):
+    keys, values = torch.cat([key_cache, key], -2), torch.cat([value_cache, value], -2)
+    scores = query @ keys.mT / math.sqrt(query.shape[-1])
+    mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return torch.softmax(scores.masked_fill(~mask, -math.inf), -1) @ values, keys, values
+
+
+@decoding_step.misconception(
+    "the new keys and values are put in front of the cache",
+    hint="""The cache is in the order of the positions, and the new ones come last.""",
+    read="scaling#kv-cache",
+)
+def decoding_in_front(query, key, value, key_cache, value_cache):
+    keys, values = torch.cat([key, key_cache], -2), torch.cat([value, value_cache], -2)
+    scores = query @ keys.mT / math.sqrt(query.shape[-1])
+    mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(key_cache.shape[-2])
+    return torch.softmax(scores.masked_fill(~mask, -math.inf), -1) @ values, keys, values
+
+
+@decoding_step.misconception(
+    "the caches come back as they were, without the new positions",
+    hint="""The output is right. The next step will need the keys and values of this one as well.""",
+    read="scaling#kv-cache",
+)
+def decoding_forgets(query, key, value, key_cache, value_cache):
+    keys, values = torch.cat([key_cache, key], -2), torch.cat([value_cache, value], -2)
+    scores = query @ keys.mT / math.sqrt(query.shape[-1])
+    mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(key_cache.shape[-2])
+    output = torch.softmax(scores.masked_fill(~mask, -math.inf), -1) @ values
+    return output, key_cache.clone(), value_cache.clone()
+
+
+@decoding_step.misconception(
+    "the new positions see only one another, and not the cache",
+    hint="""Without the earlier keys and values there would be no need to keep them. Who answers the new
+    queries?""",
+    read="scaling#kv-cache",
+)
+def decoding_only_new(query, key, value, key_cache, value_cache):
+    keys, values = torch.cat([key_cache, key], -2), torch.cat([value_cache, value], -2)
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return torch.softmax(scores.masked_fill(~mask, -math.inf), -1) @ value, keys, values
+
+
+@decoding_step.misconception(
+    "the cache is appended to along the first dimension",
+    hint="""Without a batch, the first dimension is that of the positions. With heads in front it is not.
+    Count from the back.""",
+    read="scaling#kv-cache",
+)
+def decoding_first_dimension(query, key, value, key_cache, value_cache):
+    keys, values = torch.cat([key_cache, key]), torch.cat([value_cache, value])
+    scores = query @ keys.mT / math.sqrt(query.shape[-1])
+    mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(key_cache.shape[-2])
+    return torch.softmax(scores.masked_fill(~mask, -math.inf), -1) @ values, keys, values
+
+
+# ---------------------------------------------------------------------------------------
+# How large the cache is
+# ---------------------------------------------------------------------------------------
+
+
+def _cache_bytes(
+    num_positions: int, num_layers: int, num_heads: int, head_dim: int, bytes_per_number: int
+) -> int:
+    """Counted on a true cache of one layer, with one position."""
+    cache = scaling.KeyValueCache()
+    position = torch.zeros(num_heads, 1, head_dim)
+    cache.append(position, position)
+    numbers = cache.key.numel() + cache.value.numel()
+    return num_layers * num_positions * numbers * bytes_per_number
+
+
+def _cache_bytes_cases(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def case(note: str, *ranges: tuple[int, int]) -> Case:
+        names = ("num_positions", "num_layers", "num_heads", "head_dim", "bytes_per_number")
+        numbers = [int(torch.randint(low, high + 1, (), generator=generator)) for low, high in ranges]
+        return Case(dict(zip(names, numbers, strict=True)), note)
+
+    return [
+        case("a small model", (100, 999), (3, 7), (5, 9), (10, 31), (4, 4)),
+        case("half precision", (1000, 5000), (8, 12), (3, 4), (33, 64), (2, 2)),
+        case("one layer of one head", (50, 99), (1, 1), (1, 1), (3, 9), (4, 4)),
+        case("a large model, long text", (100_000, 200_000), (80, 96), (64, 72), (120, 128), (2, 2)),
+    ]
+
+
+cache_bytes = Task("cache_bytes", _cache_bytes, _cache_bytes_cases)
+
+
+@cache_bytes.misconception(
+    "only the keys are counted, or only the values",
+    hint="""A query needs the keys to find its weights, and then something to average.""",
+    read="scaling#cache-size",
+)
+def bytes_keys_only(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
+    return num_positions * num_layers * num_heads * head_dim * bytes_per_number
+
+
+@cache_bytes.misconception(
+    "queries are counted, too",
+    hint="""A query is asked once, when its position is new, and never again. Does anyone need it later?""",
+    read="scaling#kv-cache",
+)
+def bytes_with_queries(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
+    return 3 * num_positions * num_layers * num_heads * head_dim * bytes_per_number
+
+
+@cache_bytes.misconception(
+    "a matrix of positions by positions is counted",
+    hint="""The weights of a step are used in that step and forgotten. What is kept is a row for each
+    position.""",
+    read="scaling#cache-size",
+)
+def bytes_squared(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
+    return num_layers * num_heads * num_positions**2 * bytes_per_number
+
+
+@cache_bytes.misconception(
+    "the layers are forgotten",
+    hint="""Each layer makes keys and values of its own from its own input.""",
+    read="scaling#cache-size",
+)
+def bytes_without_layers(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
+    return 2 * num_positions * num_heads * head_dim * bytes_per_number
+
+
+@cache_bytes.misconception(
+    "the heads are forgotten",
+    hint="""Each head has keys and values of its own.""",
+    read="scaling#cache-size",
+)
+def bytes_without_heads(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
+    return 2 * num_positions * num_layers * head_dim * bytes_per_number
+
+
+@cache_bytes.misconception(
+    "numbers are counted instead of bytes",
+    hint="""Each number takes several bytes; how many is the last argument.""",
+    read="scaling#cache-size",
+)
+def bytes_numbers(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
+    return 2 * num_positions * num_layers * num_heads * head_dim

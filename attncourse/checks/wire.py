@@ -1,0 +1,268 @@
+"""Plain data as text and back: all that a student's process and the grader's say to each other.
+
+Nothing that is read here can run, and what is read is no larger than the text that it came in.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attncourse.checks.probe import Answer, Failure, Foreign, plain, probe
+from attncourse.checks.task import Case, registry
+
+if TYPE_CHECKING:
+    from attncourse.checks.task import Plain
+
+MIME = "application/vnd.attncourse.answers"
+MAX_ANSWER = 2**18  # characters for one answer; the longest right one has about 10,000
+MAX_REPLY = 2**24  # characters for all answers to one check
+MAX_WORDS = 4000  # characters of a message
+MAX_DIMS = 16
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+    )
+}
+
+# What `probe` reports; "missing" stands for an answer that has no value at all.
+FAILURES = (
+    "unwritten",
+    "unwritten part",
+    "not callable",
+    "misfit",
+    "refused",
+    "raised",
+    "interrupted",
+    "missing",
+)
+
+
+class Malformed(ValueError):
+    """The text is not what :func:`encode` makes."""
+
+
+def encode(value: Plain) -> str:
+    """Plain data, or a :class:`~attncourse.checks.probe.Foreign`, as text.
+
+    Raises
+    ------
+    ValueError
+        If `value` is something else.
+    """
+    return json.dumps(_packed(value))
+
+
+def decode(text: str) -> Plain:
+    """What :func:`encode` made into `text`.
+
+    Raises
+    ------
+    Malformed
+        Whatever else the text is: too deep, a tensor whose size does not fit its numbers, ...
+    """
+    try:
+        return _unpacked(json.loads(text))
+    except (ValueError, TypeError, LookupError, RuntimeError, OverflowError) as error:
+        raise Malformed(f"text is not plain data: {type(error).__name__}") from None
+
+
+def encode_answers(answers: Sequence[Answer]) -> list[str]:
+    """Every answer as a text of at most ``MAX_ANSWER`` characters."""
+    return [_encode_answer(answer) for answer in answers]
+
+
+def decode_answers(texts: Any, most: int) -> list[Answer]:
+    """The answers that :func:`encode_answers` made into `texts`, of which there are at most so many.
+
+    Raises
+    ------
+    Malformed
+    """
+    if not isinstance(texts, list) or len(texts) > most:
+        raise Malformed("texts are not the answers to these cases")
+    return [_decode_answer(text) for text in texts]
+
+
+def request(task: str, cases: Sequence[Sequence[Case]]) -> str:
+    """What to ask of an answer to a task: some lists of cases. Only inputs are told."""
+    return encode(
+        {"task": task, "cases": [[(dict(case.inputs), case.contiguous) for case in some] for some in cases]}
+    )
+
+
+def respond(nonce: str, asked: str, answer: Callable[[], Any]) -> None:
+    """In the student's process: call the answer on the cases, and publish what comes back.
+
+    Parameters
+    ----------
+    nonce : str
+        Comes back with the answers, so that they are known to be those to this request.
+    asked : str
+        What :func:`request` made.
+    answer : callable
+        Gives the student's answer.
+    """
+    from IPython.display import publish_display_data
+
+    question = decode(asked)
+    task = registry[question["task"]]
+    texts: list[list[str]] = []
+    try:
+        found = answer()
+        for some in question["cases"]:
+            answers = probe(task, found, [Case(inputs, contiguous=flag) for inputs, flag in some])
+            texts.append(encode_answers(answers))
+            if len(answers) < len(some):
+                break
+    except NameError as error:
+        texts.append(encode_answers([Answer(failure=Failure("missing", str(error.name)))]))
+    except KeyboardInterrupt:
+        texts.append(encode_answers([Answer(failure=Failure("interrupted"))]))
+    publish_display_data({MIME: json.dumps({"nonce": nonce, "answers": texts})})
+
+
+def reply(text: Any, nonce: str, counts: Sequence[int]) -> list[list[Answer]]:
+    """In the grader's process: the answers in what :func:`respond` published.
+
+    Parameters
+    ----------
+    text : str
+    nonce : str
+    counts : sequence of int
+        How many answers there may be to each list of cases.
+
+    Raises
+    ------
+    Malformed
+        If the text is anything else. Whatever it is, no other exception is raised.
+    """
+    if not isinstance(text, str) or len(text) > MAX_REPLY:
+        raise Malformed("text is longer than any answers")
+    try:
+        parts = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Malformed("text is not JSON") from None
+    if not isinstance(parts, dict) or parts.get("nonce") != nonce:
+        raise Malformed("text is not the reply to this request")
+    texts = parts.get("answers")
+    if not isinstance(texts, list) or not 0 < len(texts) <= len(counts):
+        raise Malformed("text does not hold answers to these cases")
+    return [decode_answers(some, most) for some, most in zip(texts, counts, strict=False)]
+
+
+def _packed(value: Plain) -> Any:
+    if isinstance(value, Tensor):
+        return {
+            "tensor": str(value.dtype).removeprefix("torch."),
+            "shape": list(value.shape),
+            "bytes": base64.b64encode(_bytes(value)).decode("ascii"),
+        }
+    if isinstance(value, Foreign):
+        return {"foreign": value.description[:MAX_WORDS]}
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [_packed(part) for part in value]}
+    if isinstance(value, dict):
+        return {"dict": [[str(name), _packed(part)] for name, part in value.items()]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"value is {type(value).__name__}: expected plain data")
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in DTYPES or tensor.dim() > MAX_DIMS or tensor.numel() > MAX_ANSWER:
+        raise ValueError(f"value is a tensor of {name} and shape {tuple(tensor.shape)}: too much to tell")
+    if not tensor.numel():
+        return b""
+    # Contiguous in earnest: torch lets a single number keep any stride.
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(tensor.flatten())
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def _unpacked(value: Any) -> Plain:
+    if not isinstance(value, dict):
+        return plain(_words(value) if isinstance(value, str) else value)
+    if "tensor" in value:
+        return _tensor(value["tensor"], value["shape"], value["bytes"])
+    ((kind, content),) = value.items()
+    if kind == "foreign":
+        return Foreign(_words(content))
+    if not isinstance(content, list):
+        raise TypeError
+    if kind == "dict":
+        return {_words(name): _unpacked(part) for name, part in content}
+    return {"tuple": tuple, "list": list}[kind](_unpacked(part) for part in content)
+
+
+def _tensor(name: Any, shape: Any, text: Any) -> Tensor:
+    dtype = DTYPES[name]
+    if not isinstance(shape, list) or len(shape) > MAX_DIMS:
+        raise TypeError
+    if not all(type(size) is int and 0 <= size <= MAX_ANSWER for size in shape):
+        raise ValueError
+    # An empty tensor, too, has to be of a size that somebody could have meant.
+    if math.prod(max(size, 1) for size in shape) > MAX_ANSWER:
+        raise ValueError
+    raw = base64.b64decode(text, validate=True)
+    if len(raw) != math.prod(shape) * dtype.itemsize:
+        raise ValueError
+    if not raw:
+        return torch.empty(shape, dtype=dtype)
+    flat = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+    # Any other byte than 0 and 1 would be a bool that is neither.
+    return (flat != 0 if dtype == torch.bool else flat.view(dtype)).view(shape)
+
+
+def _words(text: Any) -> str:
+    if not isinstance(text, str):
+        raise TypeError
+    return "".join(letter for letter in text[:MAX_WORDS] if letter.isprintable() or letter == "\n")
+
+
+def _encode_answer(answer: Answer) -> str:
+    failure = answer.failure
+    told = None if failure is None else [failure.kind, failure.name[:MAX_WORDS], failure.text[:MAX_WORDS]]
+    try:
+        text = encode([answer.value, told, list(answer.modified)])
+    except (ValueError, TypeError, RuntimeError):
+        text = ""
+    if not 0 < len(text) <= MAX_ANSWER:
+        return _encode_answer(replace(answer, value=Foreign("something too large, or too strange, to send")))
+    return text
+
+
+def _decode_answer(text: Any) -> Answer:
+    if not isinstance(text, str) or len(text) > MAX_ANSWER:
+        raise Malformed("text is longer than any answer")
+    try:
+        value, told, modified = decode(text)
+        failure = None
+        if told is not None:
+            kind, name, words = map(_words, told)
+            if kind not in FAILURES:
+                raise TypeError
+            failure = Failure(kind, name, words)
+        if not isinstance(modified, list):
+            raise TypeError
+        return Answer(value, failure, tuple(map(_words, modified)))
+    except (ValueError, TypeError) as error:
+        raise Malformed(f"text is not an answer: {error}") from None

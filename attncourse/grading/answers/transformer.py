@@ -1,0 +1,248 @@
+"""Right answers to the tasks of ``transformer``, each written in another way."""
+
+import torch
+
+# Layer normalisation --------------------------------------------------------------------
+
+
+def layer_norm__mean_and_var(x, gain, bias):
+    mean = x.mean(-1, keepdim=True)
+    variance = x.var(-1, keepdim=True, correction=0)
+    return gain * (x - mean) / torch.sqrt(variance + 1e-5) + bias
+
+
+def layer_norm__mean_of_squares(x, gain, bias):
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return centred * ((centred**2).mean(dim=-1, keepdim=True) + 1e-5).rsqrt() * gain + bias
+
+
+def layer_norm__position_by_position(x, gain, bias):
+    rows = x.reshape(-1, x.shape[-1])
+    out = torch.empty_like(rows)
+    for n in range(rows.shape[0]):
+        mean = sum(rows[n]) / len(rows[n])
+        variance = sum((v - mean) ** 2 for v in rows[n]) / len(rows[n])
+        for d in range(rows.shape[1]):
+            out[n, d] = (rows[n, d] - mean) / (variance + 1e-5) ** 0.5 * gain[d] + bias[d]
+    return out.reshape(x.shape)
+
+
+def layer_norm__var_mean(x, gain, bias):
+    variance, mean = torch.var_mean(x, dim=-1, unbiased=False, keepdim=True)
+    return torch.addcmul(bias, (x - mean) / (variance + 1e-5).sqrt(), gain)
+
+
+# The MLP --------------------------------------------------------------------------------
+
+
+def mlp__one_line(x, W_1, b_1, W_2, b_2):
+    return torch.relu(x @ W_1 + b_1) @ W_2 + b_2
+
+
+def mlp__columns(x, W_1, b_1, W_2, b_2):
+    hidden = torch.clamp(W_1.T @ x.mT + b_1[:, None], min=0)
+    return (W_2.T @ hidden + b_2[:, None]).mT
+
+
+def mlp__einsum(x, W_1, b_1, W_2, b_2):
+    hidden = torch.einsum("...d,dh->...h", x, W_1) + b_1
+    hidden = hidden * (hidden > 0)
+    return torch.einsum("...h,hd->...d", hidden, W_2) + b_2
+
+
+def mlp__linear_layers(x, W_1, b_1, W_2, b_2):
+    hidden = torch.nn.functional.linear(x, W_1.T, b_1)
+    return torch.nn.functional.linear(hidden.relu(), W_2.T, b_2)
+
+
+def mlp__hidden_features_one_by_one(x, W_1, b_1, W_2, b_2):
+    y = b_2.expand_as(x).clone()
+    for h in range(len(b_1)):
+        feature = torch.relu((x * W_1[:, h]).sum(-1) + b_1[h])
+        y += feature[..., None] * W_2[h]
+    return y
+
+
+# The block ------------------------------------------------------------------------------
+
+
+def transformer_block__two_branches(x, attend, mlp, norm_1, norm_2, norm):
+    if norm == "pre":
+        x = x + attend(norm_1(x))
+        x = x + mlp(norm_2(x))
+    else:
+        x = norm_1(x + attend(x))
+        x = norm_2(x + mlp(x))
+    return x
+
+
+def transformer_block__loop_over_steps(x, attend, mlp, norm_1, norm_2, norm):
+    for step, normalise in ((attend, norm_1), (mlp, norm_2)):
+        x = x + step(normalise(x)) if norm == "pre" else normalise(x + step(x))
+    return x
+
+
+def transformer_block__sum_of_contributions(x, attend, mlp, norm_1, norm_2, norm):
+    def nothing(x):
+        return x
+
+    pre_1, pre_2 = (norm_1, norm_2) if norm == "pre" else (nothing, nothing)
+    post_1, post_2 = (norm_1, norm_2) if norm == "post" else (nothing, nothing)
+    found = attend(pre_1(x))
+    z = post_1(found + x)
+    thought = mlp(pre_2(z))
+    return post_2(thought + z)
+
+
+# The decoder's block --------------------------------------------------------------------
+
+
+def decoder_block__with_tril(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    x = x + look(norms[1](x), memory)
+    return x + mlp(norms[2](x))
+
+
+def decoder_block__compared_positions(x, memory, attend, look, mlp, norms):
+    norm_1, norm_2, norm_3 = norms
+    position = torch.arange(x.size(-2))
+    past = position[None, :] <= position[:, None]
+    a = norm_1(x)
+    z = x + attend(a, key=a, mask=past)
+    z = z + look(norm_2(z), key=memory)
+    return z + mlp(norm_3(z))
+
+
+def decoder_block__steps_in_a_list(x, memory, attend, look, mlp, norms):
+    length = x.shape[-2]
+    mask = ~torch.triu(torch.ones(length, length, dtype=torch.bool), diagonal=1)
+    steps = [lambda n: attend(n, n, mask), lambda n: look(n, memory), mlp]
+    for step, norm in zip(steps, norms, strict=True):
+        x = x + step(norm(x))
+    return x
+
+
+# A stack that sees only the past --------------------------------------------------------
+
+
+def causal_stack__with_tril(x, blocks, norm):
+    mask = torch.tril(torch.ones(x.shape[-2], x.shape[-2])).bool()
+    for block in blocks:
+        x = block(x, mask)
+    return norm(x)
+
+
+def causal_stack__compared_positions(x, blocks, norm):
+    t = torch.arange(x.shape[-2])
+    for block in blocks:
+        x = block(x, mask=t.unsqueeze(-1) >= t)
+    return norm(x)
+
+
+def causal_stack__recursion(x, blocks, norm):
+    if not blocks:
+        return norm(x)
+    length = x.shape[-2]
+    mask = torch.tensor([[k <= q for k in range(length)] for q in range(length)])
+    return causal_stack__recursion(blocks[0](x, mask), blocks[1:], norm)
+
+
+# How many parameters --------------------------------------------------------------------
+
+
+def stack_parameters__formula(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    D, F = model_dim, hidden_dim
+    attention = 4 * D * (D + 1)
+    mlp = D * F + F + F * D + D
+    norm = 2 * D
+    encoder_block = attention + mlp + 2 * norm
+    decoder_block = 2 * attention + mlp + 3 * norm
+    return num_encoder_blocks * encoder_block + num_decoder_blocks * decoder_block
+
+
+def stack_parameters__list_of_shapes(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = [(model_dim, model_dim), (model_dim,)] * 4
+    mlp = [(model_dim, hidden_dim), (hidden_dim,), (hidden_dim, model_dim), (model_dim,)]
+    norm = [(model_dim,), (model_dim,)]
+    encoder = attention + norm + mlp + norm
+    decoder = attention + norm + attention + norm + mlp + norm
+    shapes = num_encoder_blocks * encoder + num_decoder_blocks * decoder
+    return sum(torch.empty(shape, device="meta").numel() for shape in shapes)
+
+
+def stack_parameters__counted_in_pytorch(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    encoder = torch.nn.TransformerEncoderLayer(model_dim, 1, hidden_dim, device="meta")
+    decoder = torch.nn.TransformerDecoderLayer(model_dim, 1, hidden_dim, device="meta")
+
+    def count(module):
+        return sum(p.numel() for p in module.parameters())
+
+    return num_encoder_blocks * count(encoder) + num_decoder_blocks * count(decoder)
+
+
+# What is predicted from what ------------------------------------------------------------
+
+
+def inputs_and_targets__slices(tokens):
+    return tokens[..., :-1], tokens[..., 1:]
+
+
+def inputs_and_targets__narrowed(tokens):
+    length = tokens.shape[-1] - 1
+    return tokens.narrow(-1, 0, length), tokens.narrow(-1, 1, length)
+
+
+def inputs_and_targets__windows(tokens):
+    pairs = tokens.unfold(-1, 2, 1)  # (..., positions, 2)
+    return list(pairs.unbind(-1))
+
+
+def inputs_and_targets__indices(tokens):
+    t = torch.arange(tokens.shape[-1] - 1)
+    return tokens[..., t], tokens[..., t + 1]
+
+
+# Writing one letter after the other -----------------------------------------------------
+
+
+def greedy_decode__while_loop(next_scores, start, end, max_length):
+    written = [start]
+    while len(written) <= max_length:
+        letter = int(next_scores(written)[-1].argmax())
+        if letter == end:
+            break
+        written.append(letter)
+    return written[1:]
+
+
+def greedy_decode__tensor(next_scores, start, end, max_length):
+    written = torch.tensor([start])
+    for _ in range(max_length):
+        letter = next_scores(written)[-1].argmax(-1, keepdim=True)
+        if letter.item() == end:
+            break
+        written = torch.cat([written, letter])
+    return written[1:]
+
+
+def greedy_decode__letters_apart_from_the_start(next_scores, start, end, max_length):
+    letters = []
+    for _ in range(max_length):
+        scores = next_scores(torch.tensor([start, *letters]))
+        best = max(range(scores.shape[1]), key=lambda letter: scores[-1, letter].item())
+        if best == end:
+            return letters
+        letters.append(best)
+    return letters
+
+
+def greedy_decode__recursion(next_scores, start, end, max_length):
+    def after(written):
+        letter = next_scores(written)[-1].argmax().item()
+        if letter == end or len(written) > max_length:
+            return written[1:]
+        return after([*written, letter])
+
+    return after([start])

@@ -1,0 +1,266 @@
+"""Starts kernels for grading: jailed where that is possible, and always in a copy of their folder."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.provisioning import KernelProvisionerBase
+from traitlets import Integer, Unicode
+
+from attncourse.grading.kernels.environment import environment
+
+if sys.platform == "linux":
+    from attncourse.grading.kernels import jail
+    from attncourse.grading.kernels.zygote import Zygote
+
+_JAILS = ("zygote", "bubblewrap")
+
+
+class Provisioner(KernelProvisionerBase):
+    """Starts one kernel, in the strongest isolation that this machine allows, and says in which."""
+
+    isolation = Unicode(
+        "best",
+        help="""How much a kernel is kept from the rest of the machine: 'best' takes what there is,
+        'required' refuses to start one outside a jail, 'none' starts plain processes. Once the
+        kernel runs, it names what it runs in: 'zygote' (a jail, forked from a process that has
+        imported the libraries), 'bubblewrap' (a jail made by that program), 'landlock' (no jail:
+        its own files only, but not its own processes and network) or 'process' (no jail: only
+        limits on memory, time and size of files).""",
+    ).tag(config=True)
+    memory = Integer(4 << 30, help="bytes that a process may use, beyond those of the libraries").tag(
+        config=True
+    )
+    space = Integer(256 << 20, help="bytes that a notebook may write into its folder").tag(config=True)
+    processes = Integer(64, help="processes and threads in a jail, the kernel's ten or so among them").tag(
+        config=True
+    )
+    seconds = Integer(1800, help="seconds of computing for each process").tag(config=True)
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.wanted = self.isolation
+        if self.wanted not in ("best", "required", "none"):
+            raise ValueError(f"Provisioner.isolation is {self.wanted!r}: expected best, required or none")
+        self._box: tempfile.TemporaryDirectory[str] | None = None
+        self._leash: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._status: int | None = None
+
+    @property
+    def has_process(self) -> bool:
+        return self._leash is not None or self._process is not None
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        self.isolation, reason = (
+            ("process", "") if self.wanted == "none" else await asyncio.to_thread(_strongest)
+        )
+        if self.wanted == "required" and self.isolation not in _JAILS:
+            raise RuntimeError(
+                f"no notebook is run: isolation is required, and no jail is possible: {reason}"
+            )
+        if reason:
+            _warn_once(self.log, f"notebooks run in isolation {self.isolation!r}: {reason}")
+
+        manager: Any = self.parent
+        self._box = tempfile.TemporaryDirectory(prefix="attncourse-", ignore_cleanup_errors=True)
+        box = self._box.name
+        for name in ("home/matplotlib", "root", "sockets"):
+            os.makedirs(f"{box}/{name}")
+        copy_folder(str(kwargs.pop("cwd", None) or os.getcwd()), f"{box}/work", self.space // 2)
+        for path in _fonts():
+            shutil.copy(path, f"{box}/home/matplotlib")
+        manager.connection_file = f"{box}/kernel.json"
+        if manager.transport == "ipc":
+            manager.ip = f"{box}/sockets/kernel"
+        manager.write_connection_file()
+        self.connection_info = manager.get_connection_info()
+        command = manager.format_kernel_cmd(extra_arguments=kwargs.pop("extra_arguments", []))
+        return await super().pre_launch(cmd=command, **kwargs)
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        assert self._box is not None
+        box = self._box.name
+        jailed = self.isolation in _JAILS
+        home = jail.HOME if jailed else f"{box}/home"
+        limits = {"RLIMIT_CORE": 0, "RLIMIT_CPU": self.seconds, "RLIMIT_FSIZE": self.space}
+        settings = {
+            **environment(),
+            "HOME": home,
+            "IPYTHONDIR": f"{home}/ipython",
+            "MPLCONFIGDIR": f"{home}/matplotlib",
+            "TMPDIR": "/tmp" if jailed else home,
+        }
+        if jailed:
+            connection = json.loads(Path(f"{box}/kernel.json").read_text())
+            connection["ip"] = f"{jail.SOCKETS}/kernel"
+            Path(f"{box}/home/kernel.json").write_text(json.dumps(connection))
+            cmd = [f"{jail.HOME}/kernel.json" if part == f"{box}/kernel.json" else part for part in cmd]
+            limits["RLIMIT_NPROC"] = self.processes
+        if self.isolation == "zygote":
+            request = {
+                "box": box,
+                "space": self.space,
+                "arguments": cmd[cmd.index("-f") :],
+                "environment": settings,
+                "limits": {**limits, "RLIMIT_AS": self.memory},
+            }
+            self._leash = await asyncio.to_thread(Zygote.start_kernel, request)
+            self._leash.setblocking(False)
+            return self.connection_info
+        limits["RLIMIT_DATA"] = self.memory
+        if self.isolation == "bubblewrap":
+            cmd = [*_bubblewrap(box), *_launcher(limits), *cmd]
+        elif sys.platform == "linux":
+            cmd = [*_launcher(limits, box if self.isolation == "landlock" else ""), *cmd]
+        self._process = subprocess.Popen(
+            cmd,
+            cwd=f"{box}/work",
+            env=settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return self.connection_info
+
+    async def poll(self) -> int | None:
+        if self._process is not None:
+            self._status = self._process.poll()
+        elif self._leash is not None and self._status is None:
+            with contextlib.suppress(BlockingIOError):
+                # Nothing is said where the supervisor was killed.
+                self._status = int(self._leash.recv(100) or -signal.SIGKILL)
+        return self._status
+
+    async def wait(self) -> int | None:
+        while await self.poll() is None:
+            await asyncio.sleep(0.005)
+        if self._leash is not None:
+            self._leash.close()
+        self._leash = self._process = None
+        return self._status
+
+    async def send_signal(self, signum: int) -> None:
+        # Interrupts are messages, and whatever else is asked for is the end.
+        if signum != signal.SIGINT:
+            await self.kill()
+
+    async def kill(self, restart: bool = False) -> None:
+        if self._leash is not None:
+            with contextlib.suppress(OSError):
+                self._leash.shutdown(socket.SHUT_WR)
+        elif self._process is not None and os.name == "posix":
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        elif self._process is not None:
+            self._process.kill()
+        if self.has_process:
+            await self.wait()
+
+    async def terminate(self, restart: bool = False) -> None:
+        await self.kill(restart)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        await self.kill(restart)
+        if self._box is not None:
+            self._box.cleanup()
+            self._box = None
+
+
+def copy_folder(source: str, target: str, space: int) -> None:
+    """Copy files, folders and links (not what they point to) that have room in `space` bytes.
+
+    Raises
+    ------
+    ValueError
+        If they have not.
+    """
+    for here, folders, names in os.walk(source):
+        there = os.path.join(target, os.path.relpath(here, source))
+        os.makedirs(there, exist_ok=True)
+        for name in (*folders, *names):
+            path, copy = os.path.join(here, name), os.path.join(there, name)
+            status = os.lstat(path)
+            # An empty file takes room, too.
+            space -= status.st_size + 4096
+            if space < 0:
+                raise ValueError(f"the folder {source} holds more than a notebook may write")
+            if stat.S_ISLNK(status.st_mode):
+                os.symlink(os.readlink(path), copy)
+            elif stat.S_ISREG(status.st_mode):
+                shutil.copyfile(path, copy)
+
+
+@functools.cache
+def _warn_once(log: Any, words: str) -> None:
+    log.warning(words)
+
+
+@functools.cache
+def _strongest() -> tuple[str, str]:
+    """The best isolation that there is, and why there is no better one.
+
+    Found out once, before anything handed in has run, so that no notebook can bring about a weaker one.
+    """
+    if sys.platform != "linux":
+        return "process", "jails are made of what only Linux has"
+    refusal = Zygote.get().refusal
+    if not refusal:
+        return "zygote", ""
+    reason = f"no jail for forked kernels ({refusal})"
+    with tempfile.TemporaryDirectory() as box:
+        for name in ("home", "sockets", "work"):
+            os.mkdir(f"{box}/{name}")
+        ways = {"landlock": _launcher({}, box)}
+        # In that one root would stay root, and could write the settings of the system's kernel.
+        if os.geteuid() != 0:
+            ways = {"bubblewrap": [*_bubblewrap(box), *_launcher({})], **ways}
+        for isolation, start in ways.items():
+            try:
+                # The files must be in reach; to import them would take seconds.
+                look = "from importlib.util import find_spec as f; f('torch').name, f('attncourse').name"
+                subprocess.run([*start, sys.executable, "-c", look], check=True, capture_output=True)
+                return isolation, reason
+            except (OSError, subprocess.CalledProcessError) as error:
+                words = getattr(error, "stderr", b"").decode().strip().rpartition("\n")[2] or error
+                reason += f"; no {isolation} ({words})"
+    return "process", reason
+
+
+def _bubblewrap(box: str) -> list[str]:
+    """The same jail as the zygote's, as far as that program makes it."""
+    command = ["bwrap", "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--hostname", "notebook"]
+    command += ["--new-session", "--die-with-parent"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]
+    for path in jail.readable():
+        command += (
+            ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
+        )
+    command += ["--tmpfs", jail.HIDDEN, "--ro-bind", jail.__file__, jail.__file__]
+    for name, place in (("home", jail.HOME), ("work", jail.WORK), ("sockets", jail.SOCKETS)):
+        command += ["--bind", f"{box}/{name}", place]
+    return [*command, "--remount-ro", "/", "--chdir", jail.WORK, "--"]
+
+
+def _launcher(limits: dict[str, int], box: str = "") -> list[str]:
+    return [sys.executable, jail.__file__, json.dumps(limits), box]
+
+
+def _fonts() -> list[Path]:
+    """Matplotlib's lists of the fonts here, which take it seconds to make."""
+    import matplotlib
+
+    return list(Path(matplotlib.get_cachedir()).glob("fontlist-*.json"))

@@ -1,0 +1,277 @@
+"""The process from which kernels are forked: it imports once what every notebook imports.
+
+It runs as ``python -m attncourse.grading.kernels.zygote FD``, started by :class:`Zygote`, which
+holds the other end of the socket FD. A request on it asks for a kernel and brings a socket, the
+kernel's leash, on which the kernel's supervisor says "ready" or why not, and at last how the
+kernel ended. Who lets go of the leash ends the kernel with all that it started, and the end of
+the zygote ends all::
+
+    grader ---- zygote ---- supervisor ---- [ first ---- kernel ---- what it starts ]
+                            holds the leash   the jail, a process namespace of its own
+
+From inside, neither supervisor nor zygote nor grader can be seen or reached.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from attncourse.grading.kernels import jail
+from attncourse.grading.kernels.environment import environment
+
+IMPORTS = [
+    "torch",
+    "numpy",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "attncourse.checks",
+    "attncourse.plots",
+    "ipykernel.ipkernel",
+    "ipykernel.kernelapp",
+    "ipykernel.zmqshell",
+    "IPython.core.pylabtools",
+]
+
+_MOST = 1 << 16
+_PATIENCE = 60  # seconds that a kernel may take until it listens
+_READY = b"ready"
+
+# What the kernel's process does: it takes the request and a descriptor to say on that it is ready.
+Job = Callable[[dict[str, Any], int], object]
+
+
+class Zygote:
+    """The grader's end: the zygote of this process, started when first needed and when it has died."""
+
+    _own: "Zygote | None" = None
+    _lock = threading.RLock()
+
+    def __init__(self) -> None:
+        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(other.fileno())],
+                env={**environment(), "HOME": str(Path.home())},
+                # This becomes an entry of its path.
+                cwd="/",
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._grader = os.getpid()
+        answer = self._socket.recv(_MOST)
+        #: Why it can jail nothing; empty if it can.
+        self.refusal = "" if answer == _READY else answer.decode() or "it ended while it started"
+
+    @classmethod
+    def get(cls) -> "Zygote":
+        with cls._lock:
+            own = cls._own
+            # After a fork it is the parent's.
+            if own is None or own._grader != os.getpid() or own.process.poll() is not None:
+                own = cls._own = cls()
+            return own
+
+    @classmethod
+    def start_kernel(cls, request: dict[str, Any]) -> socket.socket:
+        """Start a kernel and return its leash, once the kernel listens.
+
+        Raises
+        ------
+        RuntimeError
+            If it does not start; the message says why.
+        """
+        answer = b""
+        for _ in range(2):
+            leash, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            leash.settimeout(_PATIENCE)
+            # A zygote that was killed meanwhile is replaced, once.
+            with contextlib.suppress(OSError):
+                with other, cls._lock:
+                    zygote = cls.get()
+                    socket.send_fds(zygote._socket, [json.dumps(request).encode()], [other.fileno()])
+                answer = leash.recv(_MOST)
+                if answer == _READY:
+                    return leash
+                if answer:
+                    break
+            leash.close()
+        reason = answer.decode() if answer else "the process that starts kernels died twice"
+        raise RuntimeError(f"the kernel did not start: {reason}")
+
+
+def main() -> None:
+    sys.path.remove("/")
+    grader = socket.socket(fileno=int(sys.argv[1]))
+    # Supervisors that have ended need not be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        for name in IMPORTS:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
+        _try_jail()
+    except Exception as error:
+        grader.send(f"{type(error).__name__}: {error}".encode()[:_MOST])
+        return
+    grader.send(_READY)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(grader, _MOST, 1)
+        if not message:
+            return
+        request = json.loads(message)
+        request["limits"]["RLIMIT_AS"] += _size()
+        with socket.socket(fileno=descriptors[0]) as leash:
+            _start(request, leash, _be_kernel)
+
+
+def _try_jail() -> None:
+    def look(_: Any, say: int) -> None:
+        for module in (os, sys.modules["torch"], sys.modules["attncourse"]):
+            Path(str(module.__file__)).read_bytes()
+        os.write(say, _READY)
+
+    ours, leash = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with tempfile.TemporaryDirectory() as box, ours:
+        for name in ("home", "root", "sockets", "work"):
+            os.mkdir(f"{box}/{name}")
+        request = {"box": box, "limits": {}, "space": 1 << 20}
+        with leash:
+            _start(request, leash, look)
+        ours.settimeout(_PATIENCE)
+        answer = ours.recv(_MOST)
+        if answer != _READY:
+            raise OSError(answer.decode())
+
+
+def _size() -> int:
+    """The address space of this process, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _start(request: dict[str, Any], leash: socket.socket, job: Job) -> None:
+    if len(os.listdir("/proc/self/task")) != 1:
+        leash.send(b"the process that starts kernels has more than one thread, and a fork has but one")
+        return
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        supervisor = _fork(lambda: _supervise(request, leash, theirs, job), lambda words: leash.send(words))
+        theirs.close()
+        if ours.recv(1):
+            jail.map_ids(supervisor)
+            ours.send(b"1")
+
+
+def _supervise(request: dict[str, Any], leash: socket.socket, zygote: socket.socket, job: Job) -> None:
+    """Hold a kernel's leash, outside its jail, until one of the two ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    jail.unshare()
+    zygote.send(b"1")
+    if not zygote.recv(1):
+        return
+    jail.die_with_parent()
+    heard, say = os.pipe()
+    first = _fork(lambda: _be_first(request, say, job), lambda words: os.write(say, words))
+    os.close(say)
+    ended = os.pidfd_open(first)
+    ready = b""
+    watched = select.poll()
+    for descriptor in (heard, leash.fileno(), ended):
+        watched.register(descriptor, select.POLLIN)
+    while True:
+        happened = {descriptor for descriptor, _ in watched.poll()}
+        if heard in happened:
+            words = os.read(heard, _MOST)
+            ready += words
+            if not words:
+                watched.unregister(heard)
+                if ready == _READY:
+                    jail.seal_sockets()
+                leash.send(ready or b"it ended while it started")
+        elif ended in happened:
+            status = os.waitpid(first, 0)[1]
+            leash.send(str(os.waitstatus_to_exitcode(status)).encode())
+            return
+        elif leash.fileno() in happened:
+            watched.unregister(leash.fileno())
+            os.kill(first, signal.SIGKILL)
+
+
+def _be_first(request: dict[str, Any], say: int, job: Job) -> NoReturn:
+    """Be the first process inside, which cannot be killed from inside and whose end is the end of all."""
+    _close_all_but(say)
+    jail.build(request["box"], request["space"])
+    jail.drop(request["limits"])
+    jail.die_with_parent()
+    kernel = _fork(lambda: job(request, say), lambda words: os.write(say, words))
+    os.close(say)
+    jail.set_dumpable(False)
+    while True:
+        child, status = os.wait()
+        if child == kernel:
+            os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def _be_kernel(request: dict[str, Any], say: int) -> None:
+    import numpy
+    import torch
+    from ipykernel.kernelapp import IPKernelApp
+
+    jail.set_dumpable(True)
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    tempfile.tempdir = None
+    random.seed()
+    numpy.random.seed()
+    torch.seed()
+    for name in [name for name in sys.modules if name.startswith("attncourse.grading")]:
+        del sys.modules[name]
+    sys.argv = ["ipykernel_launcher", *request["arguments"]]
+    app = IPKernelApp.instance()
+    app.initialize(sys.argv[1:])
+    os.write(say, _READY)
+    os.close(say)
+    app.start()
+
+
+def _fork(work: Callable[[], object], complain: Callable[[bytes], object]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        complain(f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})".encode()[:_MOST])
+    finally:
+        os._exit(status)
+
+
+def _close_all_but(descriptor: int) -> None:
+    """Leave nothing of the zygote's in reach, above all not the sockets that start kernels."""
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, 1 << 20)
+
+
+if __name__ == "__main__":
+    main()

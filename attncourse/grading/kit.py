@@ -1,0 +1,204 @@
+"""``python -m attncourse.grading.kit``: what students get, as a zip to hand out.
+
+Exercises, the package without the grading, the book, and how to begin. ``make kit`` builds
+the book first.
+"""
+
+import argparse
+import json
+import re
+import sys
+import textwrap
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+
+NAME = "attncourse-kit"
+
+README = """\
+# A short course on attention
+
+You need Python 3.11 or newer and 2 GB of disk. In a terminal, in this folder:
+
+```
+python3 -m venv .venv
+source .venv/bin/activate
+python -m pip install -r requirements.txt .
+jupyter lab --LabApp.default_url=/lab/tree/exercises
+```
+
+On Windows the first two lines are `py -m venv .venv` and `.venv\\Scripts\\activate`. The third takes some
+minutes. On Linux it downloads CUDA libraries of several gigabytes, which the course does not use; to do
+without them, run before it the command that [PyTorch's own page](https://pytorch.org/get-started/locally/)
+gives for Linux, Pip and CPU, with the version that `requirements.txt` names. The next time, the second and
+the fourth line are enough, and no network is needed.
+
+Open the notebook of a chapter, `exercises/{unit}/{unit}.ipynb` to begin with, replace
+each `raise NotImplementedError()` by your code, and run the cell below it: it says whether the answer is
+right and, where it recognises a mistake, which one. *Validate*, above the notebook, runs all of it from the
+top, as grading does. Hand in that one file, under the name that it has.
+
+{book}
+The code is in `attncourse/`, one module for each chapter. `LICENSES.md` says what you may do with all this.
+"""
+
+BOOK = """\
+The book is `index.html`, to be opened in a browser, without a network. A check that says "Read:
+book/{unit}.html#one-query" means that page of it. The links in a notebook open the text of the
+chapter in JupyterLab.
+"""
+
+NO_BOOK = """\
+The chapters are the files in `book/`; the links in a notebook open them in JupyterLab. A check that says
+"Read: book/{unit}.html#one-query" means the passage with the label `one-query` in `book/{unit}.md`.
+"""
+
+PROJECT = """\
+[build-system]
+requires = {requires}
+build-backend = {backend}
+
+[project]
+name = {name}
+version = {version}
+description = {description}
+readme = "README.md"
+requires-python = {python}
+license = {license}
+license-files = ["LICENSE"]
+dependencies = {dependencies}
+
+[tool.setuptools.packages.find]
+include = ["attncourse*"]
+
+[tool.setuptools.package-data]
+{data}
+"""
+
+
+class Unfit(Exception):
+    """Something that students must not get is in what they would get."""
+
+
+def files(course: Path, book: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of the kit, by their names in it.
+
+    Parameters
+    ----------
+    course : Path
+        The folder of the course.
+    book : Path
+        The built book. Where there is none, the kit has the text of the chapters only.
+
+    Raises
+    ------
+    Unfit
+        If an exercise holds a solution.
+    """
+    project = tomllib.loads((course / "pyproject.toml").read_text(encoding="utf-8"))
+    units = sorted(path.parent.name for path in course.glob("exercises/*/*.ipynb"))
+    built = (book / "index.html").is_file()
+    about = (BOOK if built else NO_BOOK).format(unit=units[0])
+    readme = README.format(unit=units[0], book=about)
+    yield "README.md", readme.encode()
+    yield "pyproject.toml", _project(project).encode()
+    yield (
+        "requirements.txt",
+        _requirements((course / "requirements.txt").read_text(encoding="utf-8")).encode(),
+    )
+    for name in ("LICENSE", "LICENSES.md"):
+        yield name, (course / name).read_bytes()
+    for path in _visible(course / "attncourse"):
+        if path.relative_to(course).parts[1] != "grading":
+            yield path.relative_to(course).as_posix(), path.read_bytes()
+    for path in sorted(course.glob("book/*.md")):
+        yield f"book/{path.name}", path.read_bytes()
+    for unit in units:
+        exercise = course / "exercises" / unit / f"{unit}.ipynb"
+        _refuse_solutions(exercise, course / "solutions" / unit / f"{unit}.ipynb")
+        yield f"exercises/{unit}/{unit}.ipynb", exercise.read_bytes()
+    if built:
+        for path in _visible(book):
+            yield path.relative_to(book).as_posix(), path.read_bytes()
+
+
+def solutions(notebook: Path) -> list[str]:
+    """What stands between ``### BEGIN SOLUTION`` and ``### END SOLUTION`` in a notebook."""
+    return [
+        textwrap.dedent(body).strip()
+        for cell in nbformat.read(notebook, as_version=4).cells
+        for body in re.findall(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", cell.source, re.DOTALL)
+    ]
+
+
+def _refuse_solutions(exercise: Path, source: Path) -> None:
+    text = "\n".join(cell.source for cell in nbformat.read(exercise, as_version=4).cells)
+    lines = "\n".join(line.strip() for line in text.splitlines())
+    for solution in ["### BEGIN SOLUTION", *solutions(source)]:
+        if "\n".join(line.strip() for line in solution.splitlines()) in lines:
+            raise Unfit(f"{exercise} holds a solution, {solution.splitlines()[0]!r}: run make release")
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """All files below a folder but those that Python, Jupyter and editors leave behind."""
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not any(part.startswith(".") or part == "__pycache__" for part in parts):
+            yield path
+
+
+def _requirements(text: str) -> str:
+    """The student's part of requirements.txt, which is the one below the comment that says so."""
+    return next(part for part in text.split("\n\n") if part.startswith("# the student")).rstrip() + "\n"
+
+
+def _project(project: dict) -> str:
+    """A pyproject.toml for the package alone. Strings and lists are written in TOML as in JSON."""
+    about = project["project"]
+    values = {
+        "requires": project["build-system"]["requires"],
+        "backend": project["build-system"]["build-backend"],
+        **{name: about[name] for name in ("name", "version", "description", "license", "dependencies")},
+        "python": about["requires-python"],
+    }
+    data = project["tool"]["setuptools"]["package-data"]
+    return PROJECT.format(
+        data="\n".join(f"{json.dumps(package)} = {json.dumps(names)}" for package, names in data.items()),
+        **{name: json.dumps(value, ensure_ascii=False) for name, value in values.items()},
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m attncourse.grading.kit", description="Write what students get into a zip."
+    )
+    parser.add_argument("--out", type=Path, default=Path(f"{NAME}.zip"), help=f"the zip ({NAME}.zip)")
+    parser.add_argument(
+        "--book", type=Path, default=Path("_build/html"), help="the built book, if there is one (_build/html)"
+    )
+    options = parser.parse_args(arguments)
+    if not Path("pyproject.toml").is_file() or not Path("exercises").is_dir():
+        parser.error(f"no exercises in {Path.cwd()}: run this in the folder of the course")
+    try:
+        content = dict(files(Path(), options.book))
+    except Unfit as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    with zipfile.ZipFile(options.out, "w", zipfile.ZIP_DEFLATED) as kit:
+        for name, data in content.items():
+            # Without a date, so that the same content gives the same zip.
+            kit.writestr(zipfile.ZipInfo(f"{NAME}/{name}"), data, zipfile.ZIP_DEFLATED)
+    book = (
+        "with the book"
+        if "index.html" in content
+        else f"without the book, as there is none in {options.book}"
+    )
+    print(f"{options.out}: {len(content)} files, {options.out.stat().st_size / 1e6:.1f} MB, {book}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What students do to a notebook's cells is undone before it runs, so that their answers are graded."""
+
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
+from nbgrader.api import Gradebook, SourceCell
+from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+# Of a student's own cells, so many are kept: each costs milliseconds at every step of nbgrader's.
+MOST_CELLS = 500
+
+NEW = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
+
+
+def remarks(nb: Any) -> dict[str, Any]:
+    """What grading has noted in a notebook, to be written to."""
+    found = nb.metadata.setdefault("attncourse", {})
+    found.setdefault("flags", [])
+    found.setdefault("checks", {})
+    return found
+
+
+def flag(nb: Any, cell: str, words: str) -> None:
+    """Note what a person should look at, in words that stand on their own; `cell` is its name or empty."""
+    flags = remarks(nb)["flags"]
+    if {"cell": cell, "words": words} not in flags:
+        flags.append({"cell": cell, "words": words})
+
+
+class Repair(NbGraderPreprocessor):
+    """Restores the cells of the assignment, and everything about them but the student's code.
+
+    The gradebook knows the cells as they were released. Each of them gets its type, its marks
+    and, if it is locked, its source back. A copy becomes an ordinary cell. A graded cell that
+    is missing is put back, to be given no points. Nothing else of the notebook's metadata stays.
+    """
+
+    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+        names = resources["nbgrader"]
+        # Whatever is there was not written by us.
+        nb.metadata = nbformat.from_dict({"language_info": {"name": "python"}})
+        with Gradebook(names["db_url"]) as gradebook:
+            released = gradebook.find_notebook(names["notebook"], names["assignment"])
+            sources = {source.name: source for source in released.source_cells}
+            points = {cell.name: cell.max_score for cell in [*released.grade_cells, *released.task_cells]}
+            kinds = {
+                "grade": {cell.name for cell in released.grade_cells},
+                "solution": {cell.name for cell in released.solution_cells},
+                "task": {cell.name for cell in released.task_cells},
+            }
+            nb.cells = [_whole(cell) for cell in self._kept(nb, sources)]
+            found = self._find(nb, sources)
+            for name, cell in found.items():
+                self._restore(nb, cell, sources[name], points, kinds)
+            self._put_back(nb, found, sources, points, kinds)
+            self._reorder(nb, sources, kinds)
+        return nb, resources
+
+    def _kept(self, nb: Any, sources: dict[str, SourceCell]) -> list[Any]:
+        """All cells but those of the student's own that are too many."""
+        cells = [cell for cell in nb.cells if isinstance(cell, dict)]
+        last = {_claimed(cell): cell for cell in cells}
+        own = [cell for cell in cells if _claimed(cell) not in sources or last[_claimed(cell)] is not cell]
+        if len(own) <= MOST_CELLS:
+            return cells
+        flag(nb, "", f"of {len(own)} cells of the student's own, only the first {MOST_CELLS} were kept")
+        dropped = {id(cell) for cell in own[MOST_CELLS:]}
+        return [cell for cell in cells if id(cell) not in dropped]
+
+    def _find(self, nb: Any, sources: dict[str, SourceCell]) -> dict[str, Any]:
+        """The last cell of each name; all others forget that they had one."""
+        found: dict[str, Any] = {}
+        for cell in nb.cells:
+            tags = cell.metadata.pop("tags", None)
+            name = _claimed(cell)
+            cell.metadata.pop("nbgrader", None)
+            if name in sources:
+                found[name] = cell
+            else:
+                name = ""
+            if isinstance(tags, list) and "skip-execution" in tags:
+                flag(nb, name, "a cell was tagged not to be run; it was run all the same")
+        return found
+
+    def _restore(
+        self,
+        nb: Any,
+        cell: Any,
+        source: SourceCell,
+        points: dict[str, float],
+        kinds: dict[str, set[str]],
+    ) -> None:
+        text = source.source if source.locked else cell.source
+        restored = NEW[source.cell_type](source=text, id=cell.id)
+        marks: dict[str, Any] = {kind: source.name in names for kind, names in kinds.items()}
+        marks |= {
+            "grade_id": source.name,
+            "locked": source.locked,
+            "checksum": source.checksum,
+            "cell_type": source.cell_type,
+            "schema_version": MetadataValidatorV3.schema_version,
+        }
+        if source.name in points:
+            marks["points"] = points[source.name]
+        restored.metadata["nbgrader"] = nbformat.from_dict(marks)
+        cell.clear()
+        cell.update(restored)
+
+    def _put_back(
+        self,
+        nb: Any,
+        found: dict[str, Any],
+        sources: dict[str, SourceCell],
+        points: dict[str, float],
+        kinds: dict[str, set[str]],
+    ) -> None:
+        """Put graded cells that are missing behind the cell that they follow in the release."""
+        before = None
+        for name, source in sources.items():
+            if name not in found and name in kinds["grade"] | kinds["task"]:
+                cell = NEW[source.cell_type](source=source.source)
+                self._restore(nb, cell, source, points, kinds)
+                place = 0 if before is None else _index(nb, before) + 1
+                nb.cells.insert(place, cell)
+                found[name] = cell
+                if name in kinds["grade"]:
+                    remarks(nb).setdefault("missing", []).append(name)
+                    flag(nb, name, "a graded cell was missing and was put back")
+            before = found.get(name, before)
+
+    def _reorder(self, nb: Any, sources: dict[str, SourceCell], kinds: dict[str, set[str]]) -> None:
+        """Put a check that stands above the answer that it follows in the release below that answer."""
+        places = {_name(cell): cell for cell in nb.cells}
+        answer = None
+        for name in sources:
+            if name in kinds["solution"]:
+                answer = places.get(name, answer)
+            elif name in kinds["grade"] and answer is not None:
+                check = places[name]
+                here, there = _index(nb, check), _index(nb, answer)
+                if here < there:
+                    nb.cells.insert(there, nb.cells.pop(here))
+
+
+def _whole(cell: Any) -> Any:
+    """A cell with everything that the notebook's format asks for, and without what it had shown."""
+    kind = cell.get("cell_type")
+    source = cell.get("source")
+    made = NEW[kind if kind in NEW else "raw"](source=source if isinstance(source, str) else "")
+    metadata = cell.get("metadata")
+    if isinstance(metadata, dict):
+        made.metadata.update(metadata)
+    return made
+
+
+def _claimed(cell: Any) -> str:
+    """The name that a cell as it was handed in says it has."""
+    metadata = cell.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return str(marks.get("grade_id")) if isinstance(marks, dict) else ""
+
+
+def _name(cell: Any) -> str:
+    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
+
+
+def _index(nb: Any, cell: Any) -> int:
+    return next(place for place, other in enumerate(nb.cells) if other is cell)

@@ -1,0 +1,214 @@
+"""``python -m attncourse.grading simulate``: the notebooks of a class that never was, to rehearse on."""
+
+import argparse
+import ast
+import copy
+import csv
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from attncourse import checks
+from attncourse.checks import Task
+from attncourse.grading.answers import right_answers, source_of
+from attncourse.grading.hostile import Files, Sheet, kinds
+
+DESCRIPTION = """\
+Write the notebooks of students who never were into a folder, as a class would
+hand them in: right answers written in different ways, mistakes that people
+really make, answers left half-way, exercises never begun. What each is and the
+points that it must get stand in a CSV file beside the folder, with the columns
+of grades_by_task.csv. The same seed gives the same class."""
+
+HOSTILE = """\
+also one student for each known way to break or cheat a grader: endless loops,
+forged results, fork bombs. Meant to be graded with isolation"""
+
+COLUMNS = ("assignment", "student_id", "cell", "score", "max_score", "kind", "what")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a student does about one task.
+
+    Parameters
+    ----------
+    kind : str
+        ``right``, ``misconception``, ``unfinished`` or ``blank``.
+    what : str
+        Which right answer, or the label of the misconception.
+    source : str
+        The cell; empty where it stays as it was released.
+    """
+
+    kind: str
+    what: str = ""
+    source: str = ""
+
+
+class Exercise:
+    """A unit's notebook as students get it, to be filled as students fill it.
+
+    Parameters
+    ----------
+    unit : str
+    release : NotebookNode
+        The notebook, from ``exercises/``.
+    """
+
+    def __init__(self, unit: str, release: NotebookNode) -> None:
+        self.unit = unit
+        self.release = release
+        self.tasks = checks.tasks(unit)
+        # The points of every graded cell, in the order of the notebook.
+        self.points = {
+            cell.metadata.nbgrader.grade_id: float(cell.metadata.nbgrader.points)
+            for cell in release.cells
+            if cell.metadata.get("nbgrader", {}).get("grade")
+        }
+
+    def filled(self, answers: dict[str, Answer]) -> NotebookNode:
+        """The notebook with the answers, by the names of their tasks, in their cells."""
+        notebook = copy.deepcopy(self.release)
+        for cell in notebook.cells:
+            answer = answers.get(cell.metadata.get("nbgrader", {}).get("grade_id"))
+            if answer is not None and answer.source:
+                cell.source = answer.source
+        return notebook
+
+    def right(self, task: Task, number: int = 0) -> Answer:
+        """A right answer; each of a task's has a number."""
+        variants = right_answers(task)
+        function = variants[number % len(variants)]
+        return Answer("right", function.__name__.partition("__")[2], source_of(function, task.name))
+
+    def student(self, seed: str) -> dict[str, Answer]:
+        """The answers of one student: an able or a struggling one, who may stop on the way."""
+        chance = random.Random(f"{self.unit} {seed}")
+        ability = chance.betavariate(4, 2)
+        end = len(self.tasks) if chance.random() < 0.8 else chance.randrange(len(self.tasks))
+        answers = {}
+        for number, task in enumerate(self.tasks):
+            right = self.right(task, chance.randrange(1000))
+            draw = chance.random()
+            mistake = chance.choice(task.misconceptions)
+            if number >= end or draw > ability + 0.9 * (1 - ability):
+                answers[task.name] = Answer("blank")
+            elif draw < ability:
+                answers[task.name] = right
+            elif draw < ability + 0.75 * (1 - ability):
+                source = source_of(mistake.function, task.name)
+                answers[task.name] = Answer("misconception", mistake.label, source)
+            else:
+                answers[task.name] = Answer("unfinished", "", unfinished(right.source))
+        return answers
+
+    def rows(self, answers: dict[str, Answer]) -> Iterator[tuple[str, float, float, str, str]]:
+        """For each graded cell its name, the points it must get and can get, and what the answer is."""
+        for cell, most in self.points.items():
+            answer = answers.get(cell.removeprefix("check_"))
+            if answer is not None:
+                yield cell, most if answer.kind == "right" else 0.0, most, answer.kind, answer.what
+
+
+def unfinished(source: str) -> str:
+    """An answer without its last statement, which is the one that returns what was computed."""
+    definition = ast.parse(source).body[0]
+    if isinstance(definition, ast.ClassDef):
+        definition = definition.body[-1]
+    assert isinstance(definition, ast.FunctionDef)
+    last = definition.body[-1]
+    lines = source.splitlines()[: last.lineno - 1]
+    return "\n".join([*lines, " " * last.col_offset + "pass  # TODO"])
+
+
+def write(path: Path, files: Files) -> None:
+    """Write the files of a submission into a folder, which must not exist."""
+    path.mkdir(parents=True)
+    for name, content in files.items():
+        file = path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            file.symlink_to(content)
+        else:
+            file.write_bytes(content)
+
+
+def simulate(
+    exercise: Exercise, folder: Path, truth: Path, *, students: int, seed: int, hostile: Sequence[str] = ()
+) -> None:
+    """Write a class.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    folder : Path
+        Gets a folder for each student.
+    truth : Path
+        Gets the CSV file with the points that everyone must get.
+    students : int
+    seed : int
+        The first students of a larger class with the same seed are those of a smaller one.
+    hostile : sequence of str
+        The names of the kinds of hostile submissions to add, one student for each.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with truth.open("x", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for number in range(1, students + 1):
+            name = f"student-{number:03}"
+            answers = exercise.student(f"{seed} {number}")
+            files: Files = {
+                f"{exercise.unit}.ipynb": nbformat.writes(exercise.filled(answers)).encode() + b"\n"
+            }
+            write(folder / name / exercise.unit, files)
+            writer.writerows([exercise.unit, name, *row] for row in exercise.rows(answers))
+        for kind in (kinds[name] for name in hostile):
+            name = f"hostile-{kind.name}"
+            answers = {task.name: exercise.right(task) for task in exercise.tasks}
+            sheet = Sheet(exercise.unit, exercise.filled(answers), folder.absolute().parent)
+            write(folder / name / exercise.unit, kind.files(sheet))
+            for cell, points in kind.marks(exercise.points, sheet.task).items():
+                row = ["" if points is None else points, exercise.points[cell], "hostile", kind.words]
+                writer.writerow([exercise.unit, name, cell, *row])
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m attncourse.grading simulate",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("unit", metavar="UNIT", help="the unit whose exercises are answered")
+    parser.add_argument("--students", type=int, default=30, metavar="N", help="how many (30)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="which class (0)")
+    parser.add_argument("--hostile", action="store_true", help=HOSTILE)
+    parser.add_argument("--out", type=Path, default=Path("submitted"), help="the folder (submitted)")
+    options = parser.parse_args(arguments)
+
+    release = Path("exercises", options.unit, f"{options.unit}.ipynb")
+    if options.unit not in {task.unit for task in checks.tasks()}:
+        units = dict.fromkeys(task.unit for task in checks.tasks())
+        parser.error(f"no unit is called {options.unit!r}: there are {', '.join(units)}")
+    if not release.is_file():
+        parser.error(f"no {release} in {Path.cwd()}: run this in the folder of the course")
+    if options.students < 0:
+        parser.error(f"--students is {options.students}: it cannot be negative")
+    truth = options.out.with_name(f"{options.out.name}_truth.csv")
+    if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
+        parser.error(f"{options.out} holds something already, and nothing is overwritten: name another --out")
+    if truth.exists():
+        parser.error(f"{truth} exists already, and nothing is overwritten: name another --out")
+
+    exercise = Exercise(options.unit, nbformat.read(release, as_version=4))
+    hostile = list(kinds) if options.hostile else []
+    simulate(exercise, options.out, truth, students=options.students, seed=options.seed, hostile=hostile)
+    print(
+        f"{options.students + len(hostile)} students are in {options.out}; what they must get is in {truth}."
+    )
+    return 0

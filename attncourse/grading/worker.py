@@ -1,0 +1,209 @@
+"""One submission is graded by nbgrader, in a folder and with a gradebook of its own.
+
+What goes in and what comes out is plain data: it makes no difference where this runs.
+"""
+
+import copy
+import json
+import logging
+import re
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import Unicode
+from traitlets.config import Config
+
+from attncourse.grading.grader import (
+    MOST_BYTES,
+    ByHand,
+    Failed,
+    Files,
+    Graded,
+    Job,
+    NotGraded,
+    Unit,
+    course_version,
+)
+
+
+def snapshot(unit: str, sources: Files, config: Config) -> bytes:
+    """A gradebook that knows the unit's cells and nothing else.
+
+    Raises
+    ------
+    NotGraded
+        If nbgrader cannot make a release of the unit.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        _write(root / "source" / unit, sources)
+        with closing(sqlite3.connect(root / "gradebook.db")) as database:
+            # In a database without tables nbgrader notes its version, which takes it a second to find out.
+            database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        coursedir = _course(root, unit, "", config)
+        run(GenerateAssignment(coursedir=coursedir, config=config, log=coursedir.log), Log())
+        return (root / "gradebook.db").read_bytes()
+
+
+def grade(unit: Unit, job: Job) -> Graded:
+    """Grade one submission in this process, with a temporary folder for everything.
+
+    Raises
+    ------
+    NotGraded
+    """
+    if unit.course != course_version():
+        raise NotGraded("met a worker with another version of the course")
+    log = Log()
+    name = unit.name
+    # nbgrader looks for its folders with patterns, which some names would upset.
+    student = job.student if re.fullmatch(r"[\w .@+-]+", job.student) else "student"
+    with tempfile.TemporaryDirectory(prefix="g", ignore_cleanup_errors=True) as folder:
+        root = Path(folder)
+        submitted = root / "submitted" / student / name
+        _write(root / "source" / name, unit.sources)
+        _write(submitted, job.files)
+        (submitted / f"{name}.ipynb").write_text(_text(job.files[f"{name}.ipynb"]), encoding="utf-8")
+        (root / "gradebook.db").write_bytes(unit.gradebook)
+        config = copy.deepcopy(unit.config)
+        config.Stamp.digest = job.digest
+        coursedir = _course(root, name, student, config)
+        with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+            _enter(gradebook, name, student, job.by_hand)
+        autograde = Autograde(coursedir=coursedir, config=config, log=coursedir.log)
+        autograde.autograde_preprocessors = [*autograde.autograde_preprocessors, Stamp]
+        run(autograde, log)
+        run(GenerateFeedback(coursedir=coursedir, config=config, log=coursedir.log), log)
+        with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+            row = gradebook.find_submission_notebook(name, name, student)
+            graded = Graded(
+                notebook=(root / "autograded" / student / name / f"{name}.ipynb").read_bytes(),
+                feedback=(root / "feedback" / student / name / f"{name}.html").read_bytes(),
+                marks={grade.name: grade.auto_score for grade in row.grades},
+                comments={comment.name: comment.auto_comment for comment in row.comments},
+                penalty=row.late_submission_penalty,
+                log=log.text,
+            )
+    if len(graded.notebook) + len(graded.feedback) > MOST_BYTES:
+        raise NotGraded(f"prints more than {MOST_BYTES // 10**6} MB")
+    return graded
+
+
+class Stamp(NbGraderPreprocessor):
+    """Notes in an autograded notebook what it was graded from."""
+
+    digest = Unicode(help="fingerprint of the submission").tag(config=True)
+
+    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+        nb.metadata.setdefault("attncourse", {})["graded_from"] = self.digest
+        return nb, resources
+
+
+def outcome(unit: Unit, job: Job) -> Graded | Failed:
+    """Grade one submission in this process; a failure is returned, not raised."""
+    try:
+        return grade(unit, job)
+    except NotGraded as reason:
+        return Failed(str(reason), reason.log)
+    except Exception as error:
+        return Failed(f"could not be graded: {type(error).__name__}: {error}")
+
+
+def _course(root: Path, unit: str, student: str, config: Config) -> CourseDirectory:
+    """nbgrader's idea of a course in `root`, with what the configuration says about no folder."""
+    ours = Config()
+    ours.CourseDirectory = Config(
+        {
+            name: config.CourseDirectory[name]
+            for name in ("course_id", "ignore")
+            if name in config.CourseDirectory
+        }
+    )
+    log = logging.Logger("attncourse.grading", logging.WARNING)
+    coursedir = CourseDirectory(config=ours, log=log)
+    coursedir.root = str(root)
+    coursedir.db_url = f"sqlite:///{root}/gradebook.db"
+    coursedir.assignment_id = unit
+    coursedir.student_id = student
+    return coursedir
+
+
+def _write(folder: Path, files: Files) -> None:
+    for place, content in files.items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _text(content: bytes) -> str:
+    """The text of a notebook that nbgrader can read, however it was saved."""
+    if not content.strip():
+        raise NotGraded("is empty")
+    try:
+        text = content.decode(json.detect_encoding(content))
+    except UnicodeDecodeError:
+        raise NotGraded("is not a notebook: it is not text in UTF-8") from None
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        raise NotGraded("is not a notebook: it is not JSON") from None
+    try:
+        nbformat.reads(text, as_version=4)
+    except Exception as error:
+        raise NotGraded(f"is JSON, but not a notebook: {' '.join(str(error).split())[:100]}") from None
+    return text
+
+
+def _enter(gradebook: Gradebook, unit: str, student: str, by_hand: ByHand) -> None:
+    """Make the gradebook know the submission and what a person has entered about it."""
+    gradebook.update_or_create_assignment(unit, duedate=by_hand.duedate)
+    gradebook.add_student(student)
+    gradebook.add_submission(unit, student, extension=by_hand.extension)
+    row = gradebook.find_submission_notebook(unit, unit, student)
+    for grade in row.grades:
+        grade.manual_score, grade.extra_credit = by_hand.grades.get(grade.name, (None, None))
+    for comment in row.comments:
+        comment.manual_comment = by_hand.comments.get(comment.name)
+    gradebook.db.commit()
+
+
+def run(converter: Autograde | GenerateAssignment | GenerateFeedback, log: "Log") -> None:
+    converter.log.addHandler(log)
+    try:
+        converter.start()
+    except (Exception, SystemExit) as error:
+        raise NotGraded(log.cause or str(error) or type(error).__name__, log.text) from error
+    finally:
+        converter.log.removeHandler(log)
+
+
+class Log(logging.Handler):
+    """Keeps what nbgrader warns of, and knows the cause of the first error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname} {record.getMessage().strip()}")
+        if record.levelno >= logging.ERROR:
+            self.errors.append(record.getMessage().strip())
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def cause(self) -> str:
+        """The last line of the first traceback, or else of the first error."""
+        tracebacks = [error for error in self.errors if error.startswith("Traceback")]
+        return next(iter(tracebacks + self.errors), "").rpartition("\n")[2]

@@ -1,0 +1,433 @@
+"""A class is graded by many processes and machines, which hang, die and are cut off from each other.
+
+The course is one without kernels (see quick_course.py): what is tested is everything around them.
+"""
+
+import csv
+import io
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from quick_course import (
+    MARKS,
+    RIGHT,
+    UNIT,
+    WRONG,
+    all_marks,
+    environment,
+    everything,
+    gradebook_of,
+    hand_in,
+    new_course,
+    source,
+)
+from sqlalchemy import Engine, event
+from traitlets.config import Config
+
+from attncourse.grading import cluster, grader, worker
+from attncourse.grading.__main__ import main
+
+WRONG_MARKS = {**MARKS, "check_double": 0.0}
+COMMAND = (sys.executable, "-m", "attncourse.grading")
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A new course, which is the current folder, and is graded in this process by `graded_here`."""
+    monkeypatch.chdir(tmp_path)
+    return new_course(tmp_path)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Submissions are graded in this process: nothing has to be started."""
+    monkeypatch.setattr(grader.Grader, "grade", lambda self, unit, job: worker.outcome(unit, job))
+    return lambda *arguments: main(["--workers", "1", *arguments])
+
+
+def run(course, *arguments, **options):
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=course,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        **options,
+    )
+
+
+def summary(course):
+    """What a run leaves, by content."""
+    files = {
+        str(path.relative_to(course)): path.read_bytes()
+        for step in ("autograded", "feedback")
+        for path in (course / step).rglob("*")
+        if path.is_file()
+    }
+    return everything(course), files
+
+
+# --- a run that ends at any moment ---
+
+
+def killed_at(moment, course, command):
+    """Run the command in a copy of this process, killed at its so-manieth write; whether it was."""
+    child = os.fork()
+    if child == 0:
+        try:
+            sys.stdout = sys.stderr = io.StringIO()
+            moments = itertools.count()
+
+            def write(*_):
+                if next(moments) == moment:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            def audit(name, arguments):
+                writing = name in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod")
+                writing = writing or (name == "open" and "w" in str(arguments[1]))
+                if writing and str(arguments[0]).startswith((f"{course}/autograded", f"{course}/feedback")):
+                    write()
+
+            sys.addaudithook(audit)
+            event.listen(Engine, "commit", write)
+            command()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_a_run_may_be_killed_at_any_moment(course, here):
+    before, after = {}, {}
+    for student in ("ada", "ben"):
+        hand_in(course, student, WRONG)
+    assert here() == 0
+    before = summary(course)
+    for student in ("ada", "ben"):
+        hand_in(course, student, RIGHT)
+    undisturbed = course / "undisturbed"
+    for name in ("solutions", "submitted", "autograded", "feedback"):
+        shutil.copytree(course / name, undisturbed / name)
+    for name in ("nbgrader_config.py", "gradebook.db"):
+        shutil.copy(course / name, undisturbed)
+    os.chdir(undisturbed)
+    assert here() == 0
+    after = summary(undisturbed)
+    os.chdir(course)
+    assert all_marks(course) == dict.fromkeys(("ada", "ben"), WRONG_MARKS)
+    assert all_marks(undisturbed) == dict.fromkeys(("ada", "ben"), MARKS)
+
+    moments = itertools.count(0, 3)
+    kills = 0
+    while killed_at(next(moments), course, here):
+        kills += 1
+        rows, files = summary(course)
+        for student in ("ada", "ben"):
+            # A notebook in its place stands for everything else.
+            notebook = f"autograded/{student}/{UNIT}/{UNIT}.ipynb"
+            if notebook in files:
+                rows_then, files_then = before if files[notebook] == before[1][notebook] else after
+                assert rows[student] == rows_then[student], (kills, student)
+                own = {name for name in files_then if f"/{student}/" in name}
+                assert {name: files.get(name) for name in own} == {name: files_then[name] for name in own}
+    assert kills >= 8
+    assert summary(course) == after
+
+
+def test_the_class_goes_on_where_it_was_killed(course):
+    students = [f"student-{number:02}" for number in range(12)]
+    for student in students:
+        hand_in(course, student, {**RIGHT, "add": f"import time\ntime.sleep(0.2)\n{RIGHT['add']}"})
+    with subprocess.Popen(
+        [*COMMAND, "--workers", "2"], cwd=course, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as first:
+        for line in first.stdout:
+            if line.startswith("[4/12]"):
+                break
+        family = psutil.Process(first.pid).children(recursive=True)
+        first.kill()
+    # Nothing of it stays: neither its workers nor their graders.
+    assert psutil.wait_procs(family, timeout=60)[1] == []
+    done = {path.parts[-3]: path.stat().st_mtime_ns for path in course.glob("autograded/*/*/*.ipynb")}
+    assert 4 <= len(done) < 12
+
+    second = run(course, "--workers", "2")
+    assert (second.returncode, second.stderr) == (0, "")
+    assert f"{12 - len(done)} of 12 submissions to grade, {len(done)} unchanged" in second.stdout
+    assert all_marks(course) == dict.fromkeys(students, MARKS)
+    for student, written in done.items():
+        assert (course / "autograded" / student / UNIT / f"{UNIT}.ipynb").stat().st_mtime_ns == written
+
+
+def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
+    for number in range(4):
+        hand_in(course, f"student-{number}", {**RIGHT, "add": "import time\ntime.sleep(600)"})
+    with subprocess.Popen(
+        [*COMMAND, "--workers", "2"],
+        cwd=course,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert "4 of 4" in process.stdout.readline()
+        family = []
+        while sum("serve(" in " ".join(one.cmdline()) for one in family) < 2:
+            time.sleep(0.1)
+            family = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        errors = process.stderr.read()
+        assert process.wait() == 130
+    assert errors == "\nInterrupted. Run the same command again to go on.\n"
+    assert psutil.wait_procs(family, timeout=60)[1] == []
+    assert not (course / "autograded").exists()
+
+
+def test_two_runs_do_not_work_in_one_folder(course, here, capsys):
+    hand_in(course, "ada")
+    fcntl = pytest.importorskip("fcntl")
+    with open(course / ".nbgrader.log", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit) as stop:
+            here()
+    assert stop.value.code == 2
+    assert "another run is grading" in capsys.readouterr().err
+    assert here() == 0
+
+
+# --- submissions that hang or kill what grades them ---
+
+
+def test_a_submission_that_hangs_or_kills_costs_nobody_else_a_mark(course):
+    once = course / "killed"
+    bodies = {
+        "hangs": "import time\ntime.sleep(600)",
+        "kills": "import os\nos.kill(os.getpid(), 9)",
+        # The Dask worker itself, the first time: Dask starts another one and gives it the submission.
+        "kills_the_worker": f"import os, pathlib\nonce = pathlib.Path({str(once)!r})\n"
+        f"if not once.exists():\n    once.touch()\n    os.kill(os.getppid(), 9)\n{RIGHT['add']}",
+    }
+    for name, body in bodies.items():
+        hand_in(course, name, {**RIGHT, "add": body})
+    others = [f"student-{number}" for number in range(6)]
+    for student in others:
+        hand_in(course, student)
+    done = run(course, "--workers", "2", "--limit", "20")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert all_marks(course) == dict.fromkeys([*others, "kills_the_worker"], MARKS)
+    problems = done.stdout.partition("To look at")[2]
+    assert f"submitted/hangs/{UNIT}/{UNIT}.ipynb: was stopped after 20 s, 2 times" in problems
+    assert f"submitted/kills/{UNIT}/{UNIT}.ipynb: killed the process that graded it, 2 times" in problems
+    assert not list((course / "autograded").glob("hangs*")) + list((course / "autograded").glob("kills"))
+
+
+# --- the cluster ---
+
+
+def test_workers_on_other_hosts_one_of_them_lost(course):
+    """Two hosts, as network namespaces: they see each other and the scheduler, but not the course."""
+    students = [f"student-{number:02}" for number in range(16)]
+    for number, student in enumerate(students):
+        slow = f"import time\ntime.sleep(0.3)\n{RIGHT['add']}"
+        hand_in(course, student, {**(WRONG if number % 3 else RIGHT), "add": slow})
+    unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if os.geteuid():
+        unshare += ["--user", "--map-root-user"]
+    network = f"{NETWORK}\nhost 1\nhost 2\n"
+    try:
+        tried = subprocess.run(
+            [*unshare, "bash", "-euc", network], env=environment(), capture_output=True, text=True
+        )
+        reason = tried.stderr.strip()
+    except FileNotFoundError as error:
+        reason = str(error)
+    if reason:
+        pytest.skip(f"needs network namespaces: {reason}")
+    done = subprocess.run(
+        [*unshare, "bash", "-euc", network + CLUSTER],
+        cwd=course,
+        env=environment(COURSE=str(course), PYTHON=sys.executable),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "16 done" in done.stdout
+    assert all_marks(course) == {
+        student: WRONG_MARKS if number % 3 else MARKS for number, student in enumerate(students)
+    }
+    # The lost one had begun to work.
+    assert int((course / "before").read_text()) >= 4
+
+
+NETWORK = """
+mount -t tmpfs none /run
+ip link set lo up
+ip link add hosts type bridge
+ip address add 10.9.8.1/24 dev hosts
+ip link set hosts up
+host() {
+  ip netns add host$1
+  ip link add port$1 type veth peer name eth0 netns host$1
+  ip link set port$1 master hosts up
+  ip -n host$1 address add 10.9.8.1$1/24 dev eth0
+  ip -n host$1 link set eth0 up
+  ip -n host$1 link set lo up
+}
+"""
+
+CLUSTER = r"""
+dask scheduler --host 10.9.8.1 --port 8786 --no-dashboard 2> scheduler.log &
+worker="mount -t tmpfs none $COURSE/submitted; cd /run; \
+  exec dask worker tcp://10.9.8.1:8786 --nworkers 1 --nthreads 1 --no-dashboard"
+setsid ip netns exec host1 sh -c "$worker" 2> worker1.log &
+first=$!
+setsid ip netns exec host2 sh -c "$worker" 2> worker2.log &
+$PYTHON -m attncourse.grading --scheduler tcp://10.9.8.1:8786 > output &
+grading=$!
+until [ "$(grep -c points output)" -ge 5 ]; do sleep 0.1; done
+kill -9 -- -$first
+grep -c '^\[' output > before
+wait $grading
+cat output
+"""
+
+
+def test_an_address_without_a_scheduler_is_reported(course, here, capsys, monkeypatch):
+    from attncourse.grading import __main__ as command
+
+    hand_in(course, "ada")
+    monkeypatch.setattr(command, "cluster_at", lambda address: cluster.cluster_at(address, seconds=1))
+    assert main(["--scheduler", "tcp://127.0.0.1:1"]) == 1
+    assert "no scheduler at tcp://127.0.0.1:1" in capsys.readouterr().out
+
+
+def test_a_worker_with_another_version_of_the_course_grades_nothing():
+    unit = grader.Unit(UNIT, {}, b"", Config(), course="another")
+    assert "another version of the course" in worker.outcome(unit, grader.Job("ada", {}, "")).words
+
+
+# --- the gradebook ---
+
+
+def test_marks_and_comments_of_a_person_survive(course, here):
+    hand_in(course, "ada", WRONG)
+    assert here() == 0
+    with gradebook_of(course) as gradebook:
+        gradebook.find_grade("essay", UNIT, UNIT, "ada").manual_score = 3
+        double = gradebook.find_grade("check_double", UNIT, UNIT, "ada")
+        double.manual_score, double.extra_credit = 2, 0.5
+        gradebook.find_comment("essay", UNIT, UNIT, "ada").manual_comment = "Well put."
+        gradebook.db.commit()
+    hand_in(course, "ada", RIGHT)
+    assert here() == 0
+    with gradebook_of(course) as gradebook:
+        double = gradebook.find_grade("check_double", UNIT, UNIT, "ada")
+        assert (double.auto_score, double.manual_score, double.extra_credit) == (3, 2, 0.5)
+        assert double.needs_manual_grade
+        assert gradebook.find_submission(UNIT, "ada").score == 2 + 2.5 + 3
+        assert gradebook.find_comment("essay", UNIT, UNIT, "ada").comment == "Well put."
+    feedback = (course / "feedback" / "ada" / UNIT / f"{UNIT}.html").read_text()
+    assert "Well put." in feedback
+    assert "7.5" in feedback
+    with open("grades.csv", newline="") as file:
+        assert [row["score"] for row in csv.DictReader(file)] == ["7.5"]
+
+
+def a_class(course):
+    """Right, wrong, nothing, late, and late with a reason; the exercise has a due date."""
+    hand_in(course, "ada", RIGHT, "2026-03-01 14:00:00 UTC")
+    hand_in(course, "ben", WRONG, "2026-03-01 13:30:00 UTC")
+    hand_in(course, "cem", {"add": "", "double": ""}, "2026-03-01 11:30:00 UTC")
+    hand_in(course, "dan", {**RIGHT, "essay": source().cells[-1].source}, "2026-03-01 15:30:00 UTC")
+    hand_in(course, "eve", RIGHT)
+
+
+def enter(course, url=None):
+    """What an instructor may have entered before grading."""
+    with gradebook_of(course, url) as gradebook:
+        gradebook.update_or_create_assignment(UNIT, duedate="2026-03-01 12:00:00 UTC")
+        gradebook.update_or_create_student("dan")
+        gradebook.update_or_create_submission(UNIT, "dan", extension=timedelta(hours=2))
+        gradebook.db.commit()
+
+
+@pytest.fixture(scope="module")
+def by_nbgrader(tmp_path_factory):
+    """The class, graded by nbgrader's own commands."""
+    course = new_course(tmp_path_factory.mktemp("course"))
+    a_class(course)
+    for command in ("generate_assignment", "autograde", "generate_feedback"):
+        if command == "autograde":
+            enter(course)
+        subprocess.run(["nbgrader", command, UNIT], cwd=course, env=environment(), check=True)
+    return summary(course)
+
+
+def graded_like_nbgrader(course, here, by_nbgrader, url=None):
+    a_class(course)
+    assert here() == 0  # makes the exercise known
+    enter(course, url)
+    assert here("--force") == 0
+    rows, files = by_nbgrader
+    assert everything(course, url) == rows
+    assert {score for _, score, *_ in rows.values()} == {0, 2, 5}
+    assert [penalty for _, _, penalty, *_ in rows.values()].count(1) == 2
+    for name, content in files.items():
+        if name.endswith(".html"):
+            assert (course / name).read_bytes() == content
+    assert {str(path.relative_to(course)) for path in course.glob("autograded/*/*/*")} == {
+        name for name in files if name.startswith("autograded")
+    }
+
+
+def test_the_gradebook_is_what_nbgrader_itself_would_make_of_it(course, here, by_nbgrader):
+    graded_like_nbgrader(course, here, by_nbgrader)
+
+
+def test_the_gradebook_may_be_on_postgresql(course, here, by_nbgrader, postgresql):
+    with open("nbgrader_config.py", "a") as file:
+        file.write(f"c.CourseDirectory.db_url = {postgresql!r}\n")
+    graded_like_nbgrader(course, here, by_nbgrader, postgresql)
+    assert not (course / "gradebook.db").exists()
+
+
+@pytest.fixture
+def postgresql():
+    """The address of a PostgreSQL server of its own."""
+    programs = max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=None)
+    if programs is None:
+        reason = "needs PostgreSQL: Debian's package postgresql"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    # PostgreSQL refuses to run as root, and root's temporary folders are closed to others.
+    user = "nobody" if os.geteuid() == 0 else None
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    if user:
+        shutil.chown(folder, user)
+
+    def program(name, *arguments):
+        command = [programs.with_name(name), *arguments]
+        subprocess.run(
+            command, cwd=folder, user=user, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+        )
+
+    data = folder / "data"
+    program("initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
+    listen = f"-k {folder} -c listen_addresses='' -c fsync=off"
+    program("pg_ctl", "-D", data, "-o", listen, "-l", folder / "log", "-w", "start")
+    try:
+        yield f"postgresql+psycopg2://postgres@/postgres?host={folder}"
+    finally:
+        program("pg_ctl", "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(folder)

@@ -1,0 +1,371 @@
+"""Kernels for grading: the same results as others, and nothing outside in their reach."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from jupyter_client.kernelspec import NoSuchKernel
+from nbgrader.preprocessors import Execute
+from traitlets.config import Config
+
+from attncourse.grading.kernels import KernelManager, provisioner
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kernels talk through files of a Unix")
+
+ROOT = Path(__file__).parents[1]
+
+
+def finish(coroutine):
+    """Run it in a thread of its own: a browser of other tests keeps a loop going in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
+class Kernel:
+    """A kernel that runs cells; `async with` starts it and shuts it down."""
+
+    def __init__(self, isolation="best", cwd=None, **settings):
+        self.manager = KernelManager(config=Config({"Provisioner": {"isolation": isolation, **settings}}))
+        self.cwd = cwd
+
+    async def __aenter__(self):
+        with tempfile.TemporaryDirectory() as empty:
+            await self.manager.start_kernel(cwd=str(self.cwd or empty))
+        self.client = self.manager.client()
+        self.client.start_channels()
+        await self.client.wait_for_ready(timeout=60)
+        return self
+
+    async def __aexit__(self, *_):
+        self.client.stop_channels()
+        await self.manager.shutdown_kernel()
+
+    @property
+    def isolation(self):
+        return self.manager.provisioner.isolation
+
+    async def run(self, code):
+        """What a cell prints, and the name of the error it ends in."""
+        said = []
+
+        def hear(message):
+            content = message["content"]
+            if message["msg_type"] == "stream":
+                said.append(content["text"])
+            elif message["msg_type"] == "error":
+                said.append(content["ename"])
+
+        await self.client.execute_interactive(code, output_hook=hear, timeout=60)
+        return "".join(said).strip()
+
+
+def run(code, isolation="best", **settings):
+    async def whole():
+        async with Kernel(isolation, **settings) as kernel:
+            return await kernel.run(code)
+
+    return finish(whole())
+
+
+@pytest.fixture(scope="module")
+def jailed():
+    """Skips what needs a jail of our own where the machine allows none, and says why."""
+    name, reason = provisioner._strongest()
+    if name != "zygote":
+        pytest.skip(f"no jail here: {reason}")
+
+
+def test_a_cell_has_the_same_result_in_and_out_of_a_jail(tmp_path):
+    (tmp_path / "helper.py").write_text("NUMBER = 3\n")
+    code = """
+import torch, attncourse, helper
+from attncourse import checks
+generator = torch.Generator().manual_seed(helper.NUMBER)
+q, k, v = torch.randn(3, 4, 5, generator=generator)
+print(attncourse.attention(q, k, v).double().sum().item())
+try:
+    checks.attention(lambda query, key, value: value)
+except checks.CheckFailed as failure:
+    print(str(failure).splitlines()[0])
+1 / 0
+"""
+    results = {run(code, isolation, cwd=tmp_path) for isolation in ("best", "none")}
+    assert len(results) == 1
+    assert "ZeroDivisionError" in results.pop()
+
+
+def test_nothing_outside_can_be_read_written_or_reached(jailed, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    outside.chmod(0o777)
+    secret = outside / "gradebook.db"
+    secret.write_text("marks")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "link").symlink_to(secret)
+    (work / "data.txt").write_text("handed in")
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    code = f"""
+import os, socket, subprocess, sys
+def fails(attempt):
+    try:
+        attempt()
+    except (OSError, subprocess.CalledProcessError):
+        return
+    print("possible:", attempt.__code__.co_firstlineno)
+fails(lambda: open({str(secret)!r}))
+fails(lambda: open("link"))
+fails(lambda: os.listdir({str(outside)!r}))
+fails(lambda: open({str(outside / "new")!r}, "w"))
+fails(lambda: open({str(ROOT / "solutions/masking/masking.ipynb")!r}))
+fails(lambda: open({str(ROOT / "pyproject.toml")!r}))
+fails(lambda: open("/etc/shadow"))
+fails(lambda: open(sys.prefix + "/new", "w"))
+fails(lambda: os.chmod(sys.prefix + "/pyvenv.cfg", 0o777))
+fails(lambda: open("/new", "w"))
+fails(lambda: open("/run/kernel/new", "w"))
+fails(lambda: open("/proc/sys/kernel/core_pattern", "w"))
+fails(lambda: open("/proc/1/mem", "rb"))
+fails(lambda: os.setuid(0))
+fails(lambda: socket.create_connection(("127.0.0.1", {port}), timeout=20))
+fails(lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"", ("192.0.2.1", 9)))
+fails(lambda: subprocess.run(["unshare", "-Ur", "true"], check=True, capture_output=True))
+try:
+    import attncourse.grading.answers
+    print("answers")
+except ImportError:
+    pass
+print(sorted(process for process in os.listdir("/proc") if process.isdigit()))
+print("SECRET" in open("/proc/self/environ").read(), open("data.txt").read())
+open("data.txt", "w").write("changed")
+open("new.txt", "w").write("new")
+"""
+    os.environ["SECRET"] = "SECRET"
+    try:
+        said = run(code, cwd=work)
+    finally:
+        del os.environ["SECRET"]
+        server.close()
+    assert said == "['1', '2']\nFalse handed in"
+    assert (work / "data.txt").read_text() == "handed in"
+    assert sorted(path.name for path in work.iterdir()) == ["data.txt", "link"]
+
+
+def test_a_kernel_survives_what_it_does_to_its_parent_and_to_all_others(jailed):
+    code = """
+import os, signal
+os.kill(os.getppid(), signal.SIGKILL)
+try:
+    os.kill(-1, signal.SIGKILL)
+except ProcessLookupError:
+    pass
+"""
+
+    async def whole():
+        async with Kernel() as one, Kernel() as other:
+            assert [await kernel.run(code) for kernel in (one, other)] == ["", ""]
+            return [await kernel.run("print('alive')") for kernel in (one, other)]
+
+    assert finish(whole()) == ["alive", "alive"]
+
+
+def test_processes_memory_and_space_are_limited(jailed):
+    code = """
+import mmap, os, time, torch
+children = 0
+try:
+    while children < 200:
+        if os.fork() == 0:
+            time.sleep(100)
+            os._exit(0)
+        children += 1
+except BlockingIOError:
+    print("no more processes", children < 64)
+for hog in (bytearray, lambda size: mmap.mmap(-1, size), lambda size: torch.empty(size // 4)):
+    try:
+        hog(6 << 30)
+    except (MemoryError, OSError, RuntimeError):
+        print("no more memory")
+try:
+    for number in range(100):
+        with open(f"{number}", "wb") as file:
+            file.write(bytes(1 << 20))
+except OSError as error:
+    print("no more space", number < 32)
+print(torch.zeros(1 << 28).sum().item())
+"""
+    expected = ["no more processes True", *["no more memory"] * 3, "no more space True", "0.0"]
+    assert run(code, space=32 << 20).splitlines() == expected
+
+
+def test_what_a_kernel_started_and_wrote_ends_with_it(jailed, tmp_path):
+    seconds = f"31536.{os.getpid()}"
+    code = f"""
+import subprocess
+subprocess.Popen(["sleep", "{seconds}"], start_new_session=True)
+open("left.txt", "w").write("left")
+"""
+
+    def sleepers():
+        return [one for one in psutil.process_iter(["cmdline"]) if seconds in (one.info["cmdline"] or [])]
+
+    async def whole():
+        async with Kernel(cwd=tmp_path) as kernel:
+            await kernel.run(code)
+            box = Path(kernel.manager.provisioner._box.name)
+            assert box.exists()
+            assert sleepers()
+        return box
+
+    assert not finish(whole()).exists()
+    assert not sleepers()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_zygote_is_replaced_and_takes_its_kernels_along(jailed):
+    async def whole():
+        async with Kernel() as kernel:
+            first = provisioner.Zygote.get().process
+            first.kill()
+            first.wait()
+            while await kernel.manager.is_alive():
+                await asyncio.sleep(0.01)
+            async with Kernel() as another:
+                assert provisioner.Zygote.get().process is not first
+                return another.isolation, await another.run("print('alive')")
+
+    assert finish(whole()) == ("zygote", "alive")
+
+
+def test_zygote_and_kernels_end_with_the_grader(jailed, tmp_path):
+    """Killed, so that nothing of it can tidy up."""
+    code = """
+import asyncio, os, psutil, signal, sys
+from attncourse.grading.kernels import KernelManager
+async def whole():
+    manager = KernelManager()
+    await manager.start_kernel(cwd=sys.argv[1])
+    print(manager.provisioner._box.name, *(one.pid for one in psutil.Process().children(recursive=True)))
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(whole())
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL
+    box, *numbers = done.stdout.split()
+    shutil.rmtree(box)
+    assert len(numbers) >= 4  # zygote, supervisor, the first in the jail, the kernel
+    left = [psutil.Process(int(number)) for number in numbers if psutil.pid_exists(int(number))]
+    assert not psutil.wait_procs(left, timeout=20)[1]
+
+
+def test_kernels_do_not_share_their_chance(jailed):
+    code = "import random, numpy, torch; print(random.random(), numpy.random.rand(), torch.rand(1).item())"
+
+    async def whole():
+        async with Kernel() as one, Kernel() as other:
+            return await asyncio.gather(one.run(code), other.run(code))
+
+    one, other = (said.split() for said in finish(whole()))
+    assert all(mine != yours for mine, yours in zip(one, other, strict=True))
+
+
+def test_an_endless_cell_is_interrupted_and_the_next_one_runs(tmp_path):
+    cells = ["print('before')", "while True: pass", "print('after')"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
+    execute = Execute(kernel_manager_class=KernelManager, timeout=2)
+    done, _ = execute.preprocess(notebook, {"metadata": {"path": str(tmp_path)}})
+    before, endless, after = (cell.outputs for cell in done.cells)
+    assert before[0].text == "before\n"
+    assert "KeyboardInterrupt" in [output.get("ename") for output in endless]
+    assert after[0].text == "after\n"
+
+
+def test_plots_are_shown(tmp_path):
+    code = "import matplotlib.pyplot as plt\nplt.plot([0, 1]);"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
+    done, _ = Execute(kernel_manager_class=KernelManager).preprocess(
+        notebook, {"metadata": {"path": str(tmp_path)}}
+    )
+    (output,) = done.cells[0].outputs
+    assert "image/png" in output.data
+
+
+def test_a_folder_that_is_too_large_is_refused(tmp_path):
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(ValueError, match="holds more than"):
+        run("", cwd=tmp_path)
+
+
+def test_other_kernels_and_settings_are_refused(tmp_path):
+    with pytest.raises(NoSuchKernel):
+        finish(KernelManager(kernel_name="bash").start_kernel(cwd=str(tmp_path)))
+    with pytest.raises(ValueError, match="expected best, required or none"):
+        run("", "some")
+
+
+@pytest.fixture
+def no_namespaces(monkeypatch):
+    """A machine where no kernel can be forked into a jail."""
+
+    class Refuses:
+        refusal = "forbidden"
+
+    provisioner._strongest.cache_clear()
+    monkeypatch.setattr(provisioner.Zygote, "get", Refuses)
+    yield
+    provisioner._strongest.cache_clear()
+
+
+FILES = """
+import os
+for path in ({!r}, {!r}):
+    try:
+        open(path).read()
+        print("read")
+    except OSError:
+        print("refused")
+"""
+
+
+def test_without_namespaces_landlock_or_bubblewrap_keeps_the_files(no_namespaces, tmp_path):
+    name, reason = provisioner._strongest()
+    assert "forbidden" in reason
+    if name == "process":
+        pytest.skip(f"neither here: {reason}")
+    if name == "landlock":
+        with pytest.raises(RuntimeError, match=r"isolation is required.*forbidden"):
+            run("", "required")
+    (tmp_path / "gradebook.db").touch()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "data.txt").touch()
+    said = run(FILES.format(str(tmp_path / "gradebook.db"), "data.txt"), cwd=tmp_path / "work")
+    assert said.splitlines() == ["refused", "read"]
+
+
+def test_without_any_jail_a_plain_process_runs_unless_one_is_required(no_namespaces, monkeypatch):
+    monkeypatch.setattr(provisioner, "_launcher", lambda *_: ["false"])
+    assert provisioner._strongest()[0] == "process"
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match=r"isolation is required.*forbidden"):
+        run("", "required")
+
+    async def whole():
+        async with Kernel() as best, Kernel("none") as none:
+            return best.isolation, none.isolation, await best.run("print('ran')")
+
+    assert finish(whole()) == ("process", "process", "ran")

@@ -1,0 +1,167 @@
+"""The practice class: what is written, and that its truth is the truth."""
+
+import csv
+import math
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+
+from attncourse import checks
+from attncourse.grading.__main__ import main
+from attncourse.grading.answers import right_answers, source_of
+from attncourse.grading.hostile import ALL, OTHERS, UNGRADED, kinds
+from attncourse.grading.simulate import Exercise, unfinished
+
+ROOT = Path(__file__).parents[1]
+UNITS = sorted(path.parent.name for path in ROOT.glob("exercises/*/*.ipynb"))
+UNIT = "permutation"
+
+
+@pytest.fixture
+def course(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def simulate(out, *arguments):
+    assert main(["simulate", UNIT, "--out", str(out), *arguments]) == 0
+    return {str(path.relative_to(out)): path for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+def truth(out):
+    with open(f"{out}_truth.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def function(source, name):
+    """What a cell with this source defines."""
+    scope = {"math": math, "torch": torch}
+    exec(source, scope)
+    return scope[name]
+
+
+def test_the_same_seed_gives_the_same_class(course, tmp_path):
+    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
+    first = {name: path.read_bytes() for name, path in simulate(one, "--students", "5").items()}
+    assert first == {name: path.read_bytes() for name, path in simulate(same, "--students", "5").items()}
+    assert truth(one) == truth(same)
+    third = {
+        name: path.read_bytes() for name, path in simulate(other, "--students", "5", "--seed", "7").items()
+    }
+    assert first.keys() == third.keys()
+    assert first != third
+
+
+def test_a_larger_class_has_the_same_first_students(course, tmp_path):
+    few = simulate(tmp_path / "few", "--students", "3")
+    many = simulate(tmp_path / "many", "--students", "9")
+    assert len(many) == 9
+    assert all(path.read_bytes() == many[name].read_bytes() for name, path in few.items())
+
+
+def test_everyone_has_a_line_for_every_task(course, tmp_path):
+    simulate(tmp_path / "class", "--students", "40", "--hostile")
+    exercise = Exercise(UNIT, nbformat.read(ROOT / "exercises" / UNIT / f"{UNIT}.ipynb", as_version=4))
+    rows = truth(tmp_path / "class")
+    students = dict.fromkeys(row["student_id"] for row in rows)
+    assert len(students) == 40 + len(kinds)
+    assert [(row["student_id"], row["cell"]) for row in rows] == [
+        (student, cell) for student in students for cell in exercise.points
+    ]
+    honest = [row for row in rows if row["student_id"].startswith("student-")]
+    assert {row["kind"] for row in honest} == {"right", "misconception", "unfinished", "blank"}
+    for row in honest:
+        assert row["assignment"] == UNIT
+        assert float(row["max_score"]) == exercise.points[row["cell"]]
+        assert float(row["score"]) == (float(row["max_score"]) if row["kind"] == "right" else 0)
+    # Neither a class of geniuses nor one that is lost.
+    share = sum(float(row["score"]) for row in honest) / sum(float(row["max_score"]) for row in honest)
+    assert 0.3 < share < 0.9
+
+
+def test_the_notebooks_hold_what_the_truth_says(course, tmp_path):
+    files = simulate(tmp_path / "class", "--students", "20")
+    release = nbformat.read(ROOT / "exercises" / UNIT / f"{UNIT}.ipynb", as_version=4)
+    tasks = {task.name: task for task in checks.tasks(UNIT)}
+    for row in truth(tmp_path / "class"):
+        notebook = nbformat.read(files[f"{row['student_id']}/{UNIT}/{UNIT}.ipynb"], as_version=4)
+        nbformat.validate(notebook)
+        assert [cell.id for cell in notebook.cells] == [cell.id for cell in release.cells]
+        task = tasks[row["cell"].removeprefix("check_")]
+        (source,) = (cell.source for cell in notebook.cells if cell.id == task.name)
+        expected = {
+            "right": {
+                source_of(answer, task.name)
+                for answer in right_answers(task)
+                if answer.__name__ == f"{task.name}__{row['what']}"
+            },
+            "misconception": {
+                source_of(mistake.function, task.name)
+                for mistake in task.misconceptions
+                if mistake.label == row["what"]
+            },
+            "unfinished": {
+                unfinished(source_of(answer, task.name)).rstrip() for answer in right_answers(task)
+            },
+            "blank": {cell.source for cell in release.cells if cell.id == task.name},
+        }[row["kind"]]
+        assert source in expected
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_an_unfinished_answer_gets_no_point(unit):
+    for task in checks.tasks(unit):
+        for answer in right_answers(task):
+            with pytest.raises(checks.CheckFailed):
+                task(function(unfinished(source_of(answer, task.name)), task.name))
+
+
+@pytest.mark.parametrize("there", ["class/mine.txt", "class_truth.csv", "class"])
+def test_nothing_is_overwritten(there, course, tmp_path, capsys):
+    path = tmp_path / there
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    with pytest.raises(SystemExit) as stop:
+        simulate(tmp_path / "class")
+    assert stop.value.code == 2
+    assert "nothing is overwritten" in capsys.readouterr().err
+    assert path.read_text() == "mine"
+    assert len(list(tmp_path.rglob("*"))) == len(path.relative_to(tmp_path).parts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["simulate", "no_such_unit"], "no unit is called 'no_such_unit': there are attention_operator"),
+        (["simulate", UNIT, "--students", "-1"], "cannot be negative"),
+        (["simulate"], "UNIT"),
+    ],
+)
+def test_wrong_usage_is_explained(arguments, words, course, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_class_is_simulated_in_the_folder_of_a_course(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["simulate", UNIT])
+    assert "run this in the folder of the course" in capsys.readouterr().err
+
+
+def test_the_kinds_of_hostile_submissions_are_many_and_said():
+    assert len(kinds) >= 40
+    assert all(kind.words.endswith(".") for kind in kinds.values())
+    assert len({kind.words for kind in kinds.values()}) == len(kinds)
+
+
+def test_what_a_hostile_submission_must_get():
+    points = {"check_a": 1.0, "check_b": 2.0, "check_c": 3.0, "check_d": 4.0}
+    by_earns = {kind.earns: kind.marks(points, "c") for kind in kinds.values()}
+    assert by_earns[ALL] == points
+    assert by_earns[OTHERS] == {**points, "check_c": 0.0}
+    assert by_earns[UNGRADED] == dict.fromkeys(points)
+    assert kinds["exits-at-once"].marks(points, "c") == {**points, "check_c": 0.0, "check_d": 0.0}
