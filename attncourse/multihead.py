@@ -213,7 +213,9 @@ class MultiHeadAttention(nn.Module):
             Broadcasts to (..., num_heads). The output of each head is multiplied by it:
             0 silences a head.
         return_weights : bool
-            Also return the attention weights of each head.
+            Also return the attention weights of each head. If they are not asked for,
+            PyTorch's ``scaled_dot_product_attention`` computes the same output faster; of
+            second derivatives it has none.
 
         Returns
         -------
@@ -242,14 +244,16 @@ class MultiHeadAttention(nn.Module):
             if mask.dim() > 2:
                 mask = mask.unsqueeze(-3)  # (..., 1, num_queries, num_keys)
 
-        heads, weights = attention(
+        inputs = (
             _project(query, self.W_Q, self.b_Q),  # (..., num_heads, num_queries, key_dim)
             _project(key, self.W_K, self.b_K),  # (..., num_heads, num_keys, key_dim)
             _project(value, self.W_V, self.b_V),  # (..., num_heads, num_keys, value_dim)
-            mask,
-            dropout_p=self.dropout_p if self.training else 0.0,
-            return_weights=True,
-        )  # (..., num_heads, num_queries, value_dim)
+        )
+        dropout_p = self.dropout_p if self.training else 0.0
+        if return_weights:
+            heads, weights = attention(*inputs, mask, dropout_p=dropout_p, return_weights=True)
+        else:
+            heads = _fused_attention(*inputs, mask, dropout_p)  # (..., num_heads, num_queries, value_dim)
         if head_mask is not None:
             _require_head_mask(head_mask, torch.Size((*batch, self.num_heads)))
             heads = heads * head_mask[..., None, None].to(heads.dtype)
@@ -456,8 +460,24 @@ def head_importance(losses: Tensor, head_mask: Tensor) -> Tensor:
 
 def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Apply each head's own matrix to every position."""
-    projected = x.unsqueeze(-3) @ weight  # (..., num_heads, positions, head_dim)
-    return projected if bias is None else projected + bias.unsqueeze(-2)
+    num_heads, input_dim, head_dim = weight.shape
+    # All heads in one product, their matrices side by side: a product for each would copy x for each.
+    packed = weight.transpose(0, 1).reshape(input_dim, num_heads * head_dim)
+    projected = x @ packed if bias is None else nn.functional.linear(x, packed.mT, bias.flatten())
+    return split_heads(projected, num_heads)  # (..., num_heads, positions, head_dim)
+
+
+def _fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
+) -> Tensor:
+    """What :func:`attention` computes, by PyTorch's kernel, which keeps no weights and is faster."""
+    batch = query.shape[:-3]
+    if mask is not None and mask.dim() > 2:
+        mask = mask.expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
+    # The kernel wants one batch dimension, no more and no less: without, a slow road is taken.
+    query, key, value = (x.reshape(-1, *x.shape[-3:]) for x in (query, key, value))
+    output = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout_p)
+    return output.reshape(*batch, *output.shape[-3:])
 
 
 def _require_positive(name: str, number: int) -> None:
