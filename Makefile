@@ -11,16 +11,21 @@ UNITS := $(sort $(notdir $(patsubst %/,%,$(wildcard solutions/*/))))
 HOMEWORK := $(patsubst exercises/%,homework/%,$(wildcard exercises/*/*.ipynb))
 
 .DEFAULT_GOAL := help
-.PHONY: help book lab release grade test clean
+.PHONY: help book pdf lab release kit grade test screenshots clean
 MAKEFLAGS += --no-builtin-rules
 
 help: ## show this list
 	@echo "Commands of the course on attention:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 book: $(READY) ## build the book as HTML, and say where it is
 	$(IN_VENV) jupyter-book build . -W -n --keep-going
 	@echo "The book is in $(CURDIR)/_build/html/index.html"
+
+pdf: $(READY) ## build the book as one PDF, and say where it is (needs Chromium)
+	$(IN_VENV) jupyter-book build . -W -n --keep-going --builder singlehtml
+	$(IN_VENV) python book/pdf.py _build/singlehtml/index.html _build/attention.pdf
+	@echo "The book is in $(CURDIR)/_build/attention.pdf"
 
 lab: $(READY) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises
 	$(IN_VENV) jupyter lab --LabApp.default_url=/lab/tree/homework
@@ -28,11 +33,17 @@ lab: $(READY) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the 
 release: $(READY) ## write exercises/ from solutions/
 	$(IN_VENV) for unit in $(UNITS); do nbgrader generate_assignment $$unit --force || exit 1; done
 
+kit: book ## write what students get, without solutions, into attncourse-kit.zip
+	$(IN_VENV) python -m attncourse.grading.kit
+
 grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attention_operator
 	$(IN_VENV) python -m attncourse.grading $(UNIT)
 
 test: $(READY) ## run the tests
 	$(IN_VENV) pytest -n auto --dist loadfile
+
+screenshots: $(READY) ## photograph JupyterLab and the formgrader for the book (needs Chromium)
+	$(IN_VENV) python book/screenshots.py
 
 clean: ## remove .venv, the built book and caches; never homework, submissions or marks
 	rm -rf .venv _build attncourse.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,10 +24,22 @@ from attncourse.positional import (
     rotary,
     sinusoidal_encoding,
 )
+from attncourse.scaling import (
+    KeyValueCache,
+    PartialAttention,
+    chunked_attention,
+    merge_partials,
+    partial_attention,
+)
+from attncourse.transformer import Transformer, TransformerBlock
 
 __all__ = [
+    "KeyValueCache",
     "LearnedEncoding",
     "MultiHeadAttention",
+    "PartialAttention",
+    "Transformer",
+    "TransformerBlock",
     "additive_attention",
     "additive_mask",
     "alibi_bias",
@@ -37,6 +49,7 @@ __all__ = [
     "binary_encoding",
     "boolean_mask",
     "causal_mask",
+    "chunked_attention",
     "head_importance",
     "influence",
     "inverted_mask",
@@ -44,7 +57,9 @@ __all__ = [
     "is_invariant",
     "local_mask",
     "merge_heads",
+    "merge_partials",
     "padding_mask",
+    "partial_attention",
     "permute",
     "rotary",
     "sinusoidal_encoding",

@@ -1,6 +1,7 @@
 """The built book: complete, executed, self-contained, accessible, and silent about solutions."""
 
 import functools
+import gzip
 import http.server
 import importlib.util
 import json
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
+from fontTools.ttLib import TTFont
 
 from attncourse import checks
 
@@ -54,12 +56,17 @@ def pages(html):
     }
 
 
-@pytest.fixture(scope="session")
-def extension():
-    spec = importlib.util.spec_from_file_location("attncourse_book", ROOT / "book/_ext/attncourse_book.py")
+def program(name):
+    """A Python file of the book, as a module."""
+    spec = importlib.util.spec_from_file_location(Path(name).name, ROOT / f"book/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def extension():
+    return program("_ext/attncourse_book")
 
 
 # The build
@@ -144,10 +151,149 @@ def test_every_passage_that_a_hint_points_to_exists(pages):
             assert pages[f"book/{chapter}.html"].find(id=anchor), where
 
 
+def test_the_script_of_interactive_figures_is_loaded_where_there_is_one(pages):
+    with_figure = {name for name, page in pages.items() if page.select(".try")}
+    with_script = {name for name, page in pages.items() if page.select("script[src*='interactive.js']")}
+    assert "book/attention_operator.html" in with_figure
+    assert with_script == with_figure
+
+
 def test_the_footer_names_both_licences(pages):
     footer = pages["index.html"].select_one(".bd-footer-content").text
     assert "CC BY 4.0" in footer
     assert "BSD-3-Clause" in footer
+
+
+# Finding one's way
+
+
+def test_every_unit_has_a_card_with_a_picture(pages):
+    cards = pages["index.html"].select(".unit")
+    for unit in {task.unit for task in checks.tasks()}:
+        card = next(card for card in cards if card.find("a", href=f"book/{unit}.html"))
+        assert card.find("a", href=f"exercises/{unit}/{unit}.html"), unit
+        assert Path(card.img["src"]).name == f"{unit}.svg"
+
+
+def test_the_pictures_are_those_that_the_program_draws():
+    pictures = program("pictures")
+    for picture in pictures.PICTURES:
+        path = pictures.FOLDER / f"{picture.__name__}.svg"
+        assert path.read_text() == pictures.svg(picture), f"{path}: run python book/pictures.py"
+
+
+def test_every_chapter_asks_and_folds_its_answers(pages):
+    for unit in {"intro", *(task.unit for task in checks.tasks())}:
+        section = pages[f"book/{unit}.html"].find("section", id="check-yourself")
+        assert len(section.select(".admonition.dropdown")) >= 4, unit
+
+
+def test_the_glossary_has_the_notation_and_the_text_links_to_every_term(pages):
+    glossary = pages["book/glossary.html"]
+    terms = [term["id"] for term in glossary.select("dl.glossary dt[id]")]
+    names = [term.text.strip("#\n ").lower() for term in glossary.select("dl.glossary dt[id]")]
+    assert names == sorted(names)
+    assert len(terms) > 30
+    linked = {
+        link["href"].split("#")[1]
+        for name, page in pages.items()
+        if name != "book/glossary.html"
+        for link in page.select("a[href*='glossary.html#']")
+    }
+    assert set(terms) == linked
+    notation = pages["book/intro.html"].select_one("#notation, section:has(> #notation)").find("table")
+    in_code = {
+        name
+        for row in notation.select("tbody tr")
+        for name in row.select_one("td:nth-of-type(2)").text.split()
+    }
+    explained = {code.text for code in glossary.select("code")}
+    for name in ("query", "key", "value", "scores", "weights", "output", "x", "mask"):
+        assert name in in_code
+        assert name in explained
+
+
+def test_every_link_within_the_book_leads_somewhere(html, pages):
+    for name, page in pages.items():
+        for link in page.select("main a[href], nav a[href]"):
+            address, _, anchor = link["href"].partition("#")
+            if re.match("[a-z]+:", address) or not (address or anchor):
+                continue
+            target = (html / name).parent / address if address else html / name
+            assert target.exists(), f"{name}: {link}"
+            if anchor and target.suffix == ".html":
+                other = pages[str(target.resolve().relative_to(html.resolve()))]
+                assert other.find(id=anchor) or other.find(attrs={"name": anchor}), f"{name}: {link}"
+
+
+# How light a page is
+
+
+def loaded_by(name, page, html):
+    """The files that a browser loads with a page: its scripts, sheets, pictures and fonts, and itself."""
+    files = {html / name}
+    for tag, attribute in [("script", "src"), ("link", "href"), ("img", "src")]:
+        for element in page.find_all(tag, {attribute: True}):
+            if tag != "link" or "stylesheet" in element["rel"]:
+                files.add((html / name).parent / element[attribute].split("?")[0])
+    files.add(html / "_static/vendor/fontawesome/webfonts/fa-solid-900.woff2")
+    if page.find("math"):
+        files.add(html / "_static/fonts/stix-two-math.woff2")
+    return {path.resolve() for path in files}
+
+
+def test_no_page_is_heavy(html, pages):
+    weights = {
+        name: sum(len(gzip.compress(path.read_bytes())) for path in loaded_by(name, page, html)) / 1000
+        for name, page in pages.items()
+    }
+    assert all(weight < 300 for weight in weights.values()), weights
+    # What every page needs, pictures apart.
+    assert weights["book/bibliography.html"] < 130, weights
+
+
+def test_no_page_loads_what_it_does_not_use(pages):
+    for name, page in pages.items():
+        scripts = " ".join(script.get("src", "") for script in page.find_all("script"))
+        assert "fontawesome" not in scripts, name
+        assert name == "search.html" or "searchindex" not in scripts, name
+
+
+def signs_of(font):
+    """The characters that a font can draw."""
+    return {chr(code) for code in TTFont(font).getBestCmap()}
+
+
+def test_every_icon_is_in_the_style_sheet_and_in_the_font(html, pages):
+    sheet = (html / "_static/styles/pydata-sphinx-theme.css").read_text()
+    rules = re.findall(r'((?:\.fa-[\w-]+:before,?)+)\{content:"([^"]*)"\}', sheet)
+    drawn = {name: sign for names, sign in rules for name in re.findall(r"fa-[\w-]+", names)}
+    font = signs_of(html / "_static/vendor/fontawesome/webfonts/fa-solid-900.woff2")
+    named_by_number = set(re.findall('--pst-icon-[^:]*:\\s*"([\ue000-\uf8ff])"', sheet))
+    assert len(named_by_number) > 10
+    assert len(named_by_number - font) == 2  # GitHub's and GitLab's, of another font
+    for name, page in pages.items():
+        for icon in page.select("i[class*=fa-]"):
+            wanted = set(icon["class"]) - {"fa-solid", "fa-lg", "fas", "theme-switch"}
+            assert wanted <= set(drawn), f"{name}: {icon}"
+            for one in wanted:
+                sign = re.sub(r"\\([0-9a-f]+)\s?", lambda match: chr(int(match[1], 16)), drawn[one])
+                assert sign in font, f"{name}: {icon}"
+
+
+def test_every_sign_of_a_formula_is_in_the_font(html, pages):
+    font = signs_of(html / "_static/fonts/stix-two-math.woff2")
+    # A letter by itself is a variable, which browsers draw with another sign: the italic one.
+    for upright, italic in [("A", 0x1D434), ("a", 0x1D44E), ("α", 0x1D6FC)]:
+        letters = [(chr(ord(upright) + i), chr(italic + i)) for i in range(25)]
+        assert all(b in font for _, b in letters if b != "\U0001d455")  # of which h is elsewhere
+    assert "ℎ" in font
+    invisible = set("\u2061\u2062\u2063\u200b \n")
+    for name, page in pages.items():
+        for formula in page.select("math"):
+            missing = set(formula.text) - invisible - font
+            assert not missing, f"{name}: {formula} needs {missing}: LICENSES.md says how to add a sign"
+        assert not page.select(".math > code"), name
 
 
 # The extension
@@ -183,7 +329,8 @@ def warnings_of_a_build(folder):
     (folder / "conf.py").write_text(
         f"import sys; sys.path.append({str(ROOT / 'book/_ext')!r})\n"
         "extensions = ['myst_nb', 'sphinx_book_theme', 'attncourse_book']\n"
-        "html_theme = 'sphinx_book_theme'; show_warning_types = True\n"
+        "html_theme = 'sphinx_book_theme'; show_warning_types = True; html_math_renderer = 'mathml'\n"
+        "myst_enable_extensions = ['dollarmath']; html_static_path = []\n"
     )
     run = subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", folder, folder / "html"],
@@ -207,6 +354,18 @@ def warnings_of_a_build(folder):
 def test_a_drawn_figure_without_alternative_or_caption_is_a_warning(metadata, missing, tmp_path):
     (tmp_path / "index.md").write_text(DRAWN.format(metadata=metadata))
     assert warnings_of_a_build(tmp_path) == missing
+
+
+def test_a_formula_becomes_mathml_or_a_warning(tmp_path):
+    right = "$x^2$\n\n$$\na &= b \\\\\nc &= d\n$$\n"
+    (tmp_path / "index.md").write_text(f"# Page\n\n{right}\n$\\frac{{1}}{{2$ and $\\nonsense$\n")
+    assert warnings_of_a_build(tmp_path) == ["math", "math"]
+    page = BeautifulSoup((tmp_path / "html/index.html").read_text(), "html.parser")
+    square, lines = page.select("math")
+    assert str(square.msup) == "<msup><mi>x</mi><mn>2</mn></msup>"
+    assert lines["display"] == "block"
+    assert len(lines.select("mtr")) == 2
+    assert [code.text for code in page.select(".math > code")] == [r"\frac{1}{2", r"\nonsense"]
 
 
 def test_a_warning_is_given_again_by_the_next_build(tmp_path):
@@ -244,7 +403,7 @@ def served(html):
 
 
 def opened(context, address):
-    """Open a page and wait until its formulas are set."""
+    """Open a page."""
     page = context.new_page()
     problems = []
     page.on("console", lambda message: message.type == "error" and problems.append(message.text))
@@ -252,7 +411,6 @@ def opened(context, address):
     page.on("request", lambda request: problems.append(request.url) if leaves(request.url) else None)
     page.on("requestfailed", lambda request: problems.append(f"{request.url} {request.failure}"))
     page.goto(address, wait_until="load")
-    page.evaluate("window.MathJax && MathJax.startup.promise")
     return page, problems
 
 
@@ -296,12 +454,82 @@ def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages
     assert not faults, "\n".join(f"{name}: {fault}" for name, fault in faults.items())
 
 
-def test_formulas_are_drawn_from_a_file(html, browser):
+LOADED_FONTS = (
+    "document.fonts.ready.then(fonts => [...fonts].filter(f => f.status == 'loaded').map(f => f.family))"
+)
+
+
+def test_formulas_have_their_font_from_a_file_too(html, browser):
     context = browser.new_context()
     page, _ = opened(context, f"{html.as_uri()}/book/api.html")
-    assert page.locator("mjx-container").count()
-    loaded = (
-        "document.fonts.ready.then(fonts => [...fonts].filter(f => f.status == 'loaded').map(f => f.family))"
-    )
-    assert any(family.startswith("MJX") for family in page.evaluate(loaded))
+    assert page.locator("math").count()
+    assert "STIX Two Math" in page.evaluate(LOADED_FONTS)
     context.close()
+
+
+@pytest.mark.parametrize("way", ["file", "http"])
+def test_the_search_finds(way, html, served, browser):
+    base = html.as_uri() if way == "file" else served
+    context = browser.new_context()
+    page, problems = opened(context, f"{base}/index.html")
+    page.keyboard.press("Control+k")
+    page.get_by_role("searchbox").fill("softargmax")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#search-results ul.search li")
+    found = page.locator("#search-results ul.search a").evaluate_all("links => links.map(a => a.href)")
+    assert any("/book/attention_operator.html" in link for link in found)
+    assert not problems
+    context.close()
+
+
+def test_the_theme_can_be_switched(html, browser):
+    context = browser.new_context(color_scheme="light")
+    page, _ = opened(context, f"{html.as_uri()}/index.html")
+    themes = set()
+    for _ in range(3):
+        page.locator(".theme-switch-button:visible").click()
+        themes.add(page.evaluate("document.documentElement.dataset.theme"))
+    assert themes == {"light", "dark"}
+    context.close()
+
+
+# The book on paper
+
+
+@pytest.fixture(scope="session")
+def one_page(html):
+    """The whole book as one HTML page, in the folder of the other pages' build."""
+    command = [Path(sysconfig.get_path("scripts"), "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
+    run = subprocess.run(
+        [*command, "--builder", "singlehtml", "--path-output", html.parent.parent],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert run.returncode == 0, run.stdout
+    return html.parent / "singlehtml/index.html"
+
+
+CUT_OFF = """
+[...document.querySelectorAll("article :is(pre, table, img, math, figure, svg, p, li, dt)")].filter(part => {
+    const box = part.getBoundingClientRect();
+    return box.width && (box.right > innerWidth + 1 || part.scrollWidth > part.clientWidth + 1
+        && getComputedStyle(part).overflowX != "visible");
+}).map(part => part.outerHTML.slice(0, 300))
+"""
+
+
+def test_the_book_prints_whole(one_page, pages, browser, tmp_path):
+    pdf = program("pdf")
+    page = pdf.open_book(browser, one_page)
+    figures = page.locator("article img")
+    assert figures.count() == sum(len(soup.select("article img")) for soup in pages.values())
+    assert figures.evaluate_all("images => images.every(image => image.complete && image.naturalWidth)")
+    # As wide as the paper between its margins; 96 px are an inch, 25.4 mm.
+    page.set_viewport_size({"width": int((210 - 2 * 17) / 25.4 * 96 / pdf.PAPER["scale"]), "height": 1000})
+    page.emulate_media(media="print")
+    assert page.evaluate(CUT_OFF) == []
+    page.pdf(path=tmp_path / "book.pdf", **pdf.PAPER)
+    page.close()
+    assert len(re.findall(rb"/Type /Page\b", (tmp_path / "book.pdf").read_bytes())) > 100

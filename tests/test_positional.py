@@ -238,12 +238,9 @@ def test_alibi_with_a_causal_mask_is_the_papers():
 # --- the runs that the chapter shows ---
 
 
-@pytest.mark.parametrize(
-    ("folder", "positions"), [("runs_60k", toy.POSITIONS), ("runs_400k", ("none", "signs"))]
-)
-def test_the_runs_are_what_their_logs_say(folder, positions):
-    found = toy.results(toy.RESULTS.parent / folder)
-    assert {result.run.positions for result in found.values()} == set(positions)
+def test_the_short_runs_are_what_their_logs_say():
+    found = toy.results(toy.RESULTS.parent / "runs_60k")
+    assert {result.run.positions for result in found.values()} == set(toy.POSITIONS)
     assert len({(r.run.version, r.run.model, r.run.sequences, r.run.batch) for r in found.values()}) == 1
     data = toy.make_test_data("B", 300)
     for name, (run, log, model) in found.items():

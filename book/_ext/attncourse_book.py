@@ -4,19 +4,25 @@
 - A figure without a text alternative, or one drawn by code without a caption, is a warning.
 - A build that failed for a warning fails again until the warning is gone.
 - A link may name a label in another page: `chapter.md#label`.
+- Formulas become MathML when the book is built, so that pages need no script for them.
+- Pages load only those of the theme's scripts, styles and icons that they use.
 - Small corrections to the HTML, so that every page passes an accessibility check and works
   when it is opened as a file.
+- The script of the interactive figures is loaded on the pages that have one.
 """
 
 import hashlib
+import html
 import importlib.util
 import re
 from pathlib import Path
 
 from bs4 import BeautifulSoup
 from docutils import nodes
+from math_core import LatexError, LatexToMathML
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.util import logging
+from sphinx.util.math import get_node_equation_number
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +85,91 @@ def link_to_labels(app: Sphinx, doctree: nodes.document) -> None:
             labels.setdefault(name, (0, doctree.nameids[name], name))
 
 
+def mathml(node: nodes.math | nodes.math_block) -> str:
+    """Write a formula as MathML; what is not understood is a warning, and stays LaTeX."""
+    latex = node.astext()
+    is_block = isinstance(node, nodes.math_block)
+    outside = re.sub(r"\\begin\{(\w+\*?)\}.*?\\end\{\1\}", "", latex, flags=re.DOTALL)
+    if is_block and r"\\" in outside:
+        latex = rf"\begin{{aligned}}{latex}\end{{aligned}}"
+    try:
+        return LatexToMathML().convert_with_local_state(latex, displaystyle=is_block)
+    except LatexError as error:
+        logger.warning(
+            "a formula is not understood: %s", error, location=node, type="attncourse", subtype="math"
+        )
+        return f"<code>{html.escape(latex)}</code>"
+
+
+# A formula that is wider than the screen scrolls, by keyboard too.
+SCROLL_BY_KEYBOARD = """
+for (const event of ["load", "resize"]) addEventListener(event, () => {
+  for (const box of document.querySelectorAll("div.math"))
+    box.scrollWidth > box.clientWidth ? box.tabIndex = 0 : box.removeAttribute("tabindex");
+});
+"""
+
+
+def visit_math(self, node: nodes.math) -> None:
+    self.body.append(f'<span class="math notranslate nohighlight">{mathml(node)}</span>')
+    raise nodes.SkipNode
+
+
+def visit_displaymath(self, node: nodes.math_block) -> None:
+    self.body.append(self.starttag(node, "div", CLASS="math notranslate nohighlight"))
+    if node["number"]:
+        self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})')
+        self.add_permalink_ref(node, "Link to this equation")
+        self.body.append("</span>")
+    self.body.append(mathml(node) + "</div>\n")
+    raise nodes.SkipNode
+
+
+# The theme brings 2,000 icons. A book like this uses these, and some that the theme names by their
+# numbers; the font in book/_static/vendor holds both.
+ICONS = {"angle-left", "angle-right", "arrow-up", "bars", "chevron-down", "circle-half-stroke", "download"}
+ICONS |= {"file", "file-pdf", "list", "magnifying-glass", "moon", "sun", "xmark"}
+
+
+def keep_what_pages_need(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Give the layout `lighten`, which takes from its scripts what this page does not need.
+
+    A page shows its text before it runs the scripts that stay. The search page keeps their order.
+    """
+    unneeded = "fontawesome" if pagename == "search" else "fontawesome|searchtools|language_data|searchindex"
+
+    def lighten(head: str) -> str:
+        head = re.sub(rf'<script[^>]*src="[^"]*\b({unneeded})\.js[^"]*"></script>', "", head)
+        if pagename != "search":
+            head = re.sub(r'<script src="(?![^"]*documentation_options)', '<script defer src="', head)
+        return head
+
+    context["lighten"] = lighten
+
+
+def keep_what_the_theme_needs(app: Sphinx, exception) -> None:
+    """Take out of the built book what no page uses: source maps, and the icons but `ICONS`."""
+    if exception or app.builder.format != "html":
+        return
+    static = Path(app.outdir, "_static")
+    unused = [
+        "**/*.map",
+        "scripts/fontawesome.js*",
+        "vendor/**/*.ttf",
+        "vendor/**/fa-[br]*",
+        "locales/**/*.[mp]o",
+    ]
+    for path in {path for pattern in unused for path in static.glob(pattern)}:
+        path.unlink()
+    sheet = static / "styles/pydata-sphinx-theme.css"
+    rule = re.compile(r'((?:\.fa-[\w-]+:before,?)+)\{content:"[^"]*"\}')
+
+    def keep(match: re.Match) -> str:
+        return match[0] if ICONS & set(re.findall(r"\.fa-([\w-]+):", match[1])) else ""
+
+    sheet.write_text(rule.sub(keep, sheet.read_text()))
+
+
 def mend_body(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
     """Mend what the HTML of docutils and of viewcode does that the standard does not allow."""
     if "body" in context:
@@ -89,6 +180,13 @@ def mend_body(app: Sphinx, pagename: str, templatename: str, context: dict, doct
         for inner in body.select("ul > ul"):
             inner.find_previous_sibling("li").append(inner)
         context["body"] = str(body)
+
+
+def load_interactive_figures(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Load the script and the style of the figures that a reader can play with, where there is one."""
+    if 'class="try"' in context.get("body", ""):
+        app.add_js_file("interactive.js", loading_method="defer")
+        app.add_css_file("interactive.css")
 
 
 def name_sidebar_toggles(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
@@ -118,8 +216,13 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", warn_of_undescribed_figures)
     app.connect("doctree-read", link_to_labels)
     app.connect("html-page-context", mend_body)
+    app.connect("html-page-context", load_interactive_figures)
     app.connect("html-page-context", name_sidebar_toggles, priority=900)  # after the theme
+    app.connect("html-page-context", keep_what_pages_need)
     app.connect("build-finished", forget_a_failed_build)
+    app.connect("build-finished", keep_what_the_theme_needs)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))
     # The search page fetches every hit to quote from it, which a browser refuses to a page opened as a file.
     app.add_js_file(None, body='DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = location.protocol !== "file:";')
+    app.add_js_file(None, body=SCROLL_BY_KEYBOARD)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,345 @@
+"""Figures that a reader can play with: one HTML element for each chapter that has one.
+
+Each function writes real tables of numbers, computed by the course's own functions, in an
+element named after its unit: ``<try-masking>``. In the book, ``book/_static/interactive.js``
+adds controls to the element and rewrites the numbers when they are moved. Without
+JavaScript the tables show the case with which the controls begin.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from IPython.display import HTML
+from torch import Tensor
+
+from attncourse.attention_operator import attention, attention_weights
+from attncourse.masking import causal_mask, influence
+from attncourse.permutation import permute
+from attncourse.positional import binary_encoding, sinusoidal_encoding
+
+__all__ = ["attention_operator", "masking", "permutation", "positional"]
+
+
+def attention_operator(
+    words: Sequence[str],
+    features: Sequence[str],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    value_features: Sequence[str],
+) -> HTML:
+    """Let the reader choose a query and a factor on it, and see scores, weights and output.
+
+    Parameters
+    ----------
+    words : sequence of str, length num_keys
+        A name for each position.
+    features : sequence of str, length key_dim
+        What the features of queries and keys mean.
+    query : Tensor, shape (num_keys, key_dim)
+        The query of each word, in whole numbers from −8 to 8: the steps of its sliders. The
+        reader begins with the first.
+    key : Tensor, shape (num_keys, key_dim)
+    value : Tensor, shape (num_keys, 2)
+        Two features, which are drawn as a plane.
+    value_features : sequence of str, length 2
+
+    Returns
+    -------
+    IPython.display.HTML
+
+    Raises
+    ------
+    ValueError
+        If a query has numbers that its sliders cannot show.
+    """
+    if not ((query == query.round()) & (query.abs() <= 8)).all():
+        raise ValueError(
+            f"query has shape {tuple(query.shape)} and values that are not whole numbers from -8 to 8"
+        )
+    scores = query[0] @ key.T / key.shape[1] ** 0.5  # (num_keys,)
+    output, weights = attention(query[:1], key, value, return_weights=True)  # (1, 2), (1, num_keys)
+    rows = [
+        (
+            word,
+            [_cell(_exact(key[k])), _cell(_two(scores[k])), _share(weights[0, k]), _cell(_exact(value[k]))],
+        )
+        for k, word in enumerate(words)
+    ]
+    sums = [_cell(""), _cell(""), _cell(_two(weights.sum())), _cell(", ".join(map(_two, output[0])))]
+    table = _table(
+        "bars",
+        f"Query ({_exact(query[0])}), factor 1",
+        [["word", "key", "score", "weight", "value"]],
+        rows,
+        ("sum, output", sums),
+    )
+    given = {
+        "words": words,
+        "features": features,
+        "query": _numbers(query),
+        "key": _numbers(key),
+        "value": _numbers(value),
+        "value_features": value_features,
+    }
+    plane = _plane(words, value, value_features, weights[0].tolist())
+    return _element("attention-operator", given, [plane, table])
+
+
+def masking(words: Sequence[str], x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> HTML:
+    """Let the reader combine masks, and see the weights and who can change whom.
+
+    Parameters
+    ----------
+    words : sequence of str, length num_words
+    x : Tensor, shape (num_words, model_dim)
+        The input of self-attention.
+    W_Q, W_K, W_V : Tensor, shape (model_dim, ...)
+        What makes queries, keys and values of it.
+
+    Returns
+    -------
+    IPython.display.HTML
+    """
+    mask = causal_mask(len(words))  # (num_words, num_words)
+
+    def weights_of(x: Tensor) -> Tensor:
+        return attention_weights(x @ W_Q, x @ W_K, mask)
+
+    weights = weights_of(x)  # (num_words, num_words)
+    influenced = influence(lambda x: weights_of(x) @ (x @ W_V), x)  # (num_words, num_words)
+    weight_rows = []
+    influence_rows = []
+    for q, word in enumerate(words):
+        cells = [_share(w) if seen else _hidden() for w, seen in zip(weights[q], mask[q], strict=True)]
+        weight_rows.append((word, [*cells, _cell(_two(weights[q].sum()))]))
+        influence_rows.append((word, [_yes() if can else _cell("–") for can in influenced[q]]))
+    tables = [
+        _table("weights", "Weights. Mask: causal", [["query", *words, "sum"]], weight_rows),
+        _table(
+            "influence",
+            "Can this input (column) change that output (row)?",
+            [["output", *words]],
+            influence_rows,
+        ),
+    ]
+    given = {
+        "words": words,
+        "x": _numbers(x),
+        "W_Q": _numbers(W_Q),
+        "W_K": _numbers(W_K),
+        "W_V": _numbers(W_V),
+    }
+    return _element("masking", given, tables)
+
+
+def permutation(words: Sequence[str], query: Tensor, key: Tensor, value: Tensor) -> HTML:
+    """Let the reader put words in another order, and see weights and output before and after.
+
+    Parameters
+    ----------
+    words : sequence of str, length num_words
+    query, key : Tensor, shape (num_words, key_dim)
+    value : Tensor, shape (num_words, value_dim)
+
+    Returns
+    -------
+    IPython.display.HTML
+        Tables before, and after all words have moved one place down and the last to the front.
+    """
+    order = [len(words) - 1, *range(len(words) - 1)]
+    tables = []
+    for title, sigma in (("Before", range(len(words))), ("After", order)):
+        Q, K, V = (permute(tensor, list(sigma)) for tensor in (query, key, value))
+        output, weights = attention(Q, K, V, return_weights=True)
+        named = [words[i] for i in sigma]
+        rows = [
+            (word, [*map(_share, weights[q]), _cell(", ".join(map(_two, output[q])))])
+            for q, word in enumerate(named)
+        ]
+        caption = f"{title}: {', '.join(named)}"
+        tables.append(_table(title.lower(), caption, [["query", *named, "output"]], rows))
+    given = {
+        "words": words,
+        "order": order,
+        "query": _numbers(query),
+        "key": _numbers(key),
+        "value": _numbers(value),
+    }
+    return _element("permutation", given, tables)
+
+
+def positional() -> HTML:
+    """Let the reader step through 32 positions, and compare the encodings of two of them.
+
+    Returns
+    -------
+    IPython.display.HTML
+    """
+    length, dim = 32, 8
+    position, offset = 5, 2  # where the reader begins
+    bits = binary_encoding(length)  # (length, num_bits)
+    waves = sinusoidal_encoding(length, dim)  # (length, dim)
+    frequencies = [f"{10_000 ** (-2 * pair / dim):g}" for pair in range(dim // 2)]
+    tables = [
+        _table(
+            "binary",
+            "Binary: a bit for …",
+            [["position", *(str(2**b) for b in range(bits.shape[1]))]],
+            [(str(t), [_yes("1") if bit else _cell("0") for bit in row]) for t, row in enumerate(bits)],
+        ),
+        _table(
+            "sinusoidal",
+            "Sinusoidal: sine and cosine at frequency ω",
+            [
+                ["position", *(f"ω = {frequency}" for frequency in frequencies)],
+                [*("sin", "cos") * len(frequencies)],
+            ],
+            [(str(t), [_cell(_two(number)) for number in row]) for t, row in enumerate(waves)],
+        ),
+    ]
+    given = {
+        "position": position,
+        "offset": offset,
+        "binary": _numbers(bits),
+        "sinusoidal": _numbers(waves),
+    }
+    dials = _dials(waves[position], waves[position + offset], frequencies)
+    return _element("positional", given, [dials, *tables])
+
+
+def _plane(words: Sequence[str], value: Tensor, features: Sequence[str], weights: Sequence[float]) -> str:
+    """Values as dots in the plane of their two features, with their hull, and the output as a cross."""
+    largest = value.abs().amax(dim=0)  # (2,)
+    places = [(40 + 200 * float(x), 195 - 170 * float(y)) for x, y in value / largest]
+    dots = labels = ""
+    for place in dict.fromkeys(places):  # words with the same value share a dot
+        keys = [k for k in range(len(words)) if places[k] == place]
+        radius = 3 + 14 * sum(weights[k] for k in keys) ** 0.5
+        dots += (
+            f'<circle class="try-dot" data-keys="{json.dumps(keys)}" '
+            f'cx="{place[0]:g}" cy="{place[1]:g}" r="{radius:.1f}"/>'
+        )
+        names = escape(", ".join(words[k] for k in keys))
+        labels += f'<text x="{place[0] + 6:g}" y="{place[1] - 7:g}">{names}</text>'
+    # The output is an average of the values, so its place is the same average of theirs.
+    x, y = (sum(w * place[d] for w, place in zip(weights, places, strict=True)) for d in (0, 1))
+    across, up = map(escape, features)
+    return (
+        f'<figure><svg viewBox="0 0 320 230" role="img" aria-label="The plane of {across} and {up}. '
+        "A dot for each value, larger where its weight is larger; a cross for the output; "
+        'the hull of the values is shaded, and the cross is inside.">'
+        f'<polygon class="try-hull" points="{" ".join(f"{x:g},{y:g}" for x, y in _hull(places))}"/>'
+        f'<path class="try-line" d="M40 15V195H250"/>{dots}'
+        f'<path class="try-cross" d="M-7-7 7 7M-7 7 7-7" transform="translate({x:.1f} {y:.1f})"/>{labels}'
+        f'<text x="40" y="220">{across} →</text><text transform="translate(25 195) rotate(-90)">{up} →</text>'
+        "</svg><figcaption>Dots: the values, larger where the weight is larger. Cross: the output. "
+        "Shaded: where outputs can lie.</figcaption></figure>"
+    )
+
+
+def _hull(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The corners of the convex hull, by Andrew's two chains."""
+
+    def chain(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        corners: list[tuple[float, float]] = []
+        for x, y in points:
+            while len(corners) > 1:
+                (a, b), (c, d) = corners[-2:]
+                if (c - a) * (y - b) > (d - b) * (x - a):
+                    break
+                corners.pop()
+            corners.append((x, y))
+        return corners[:-1]
+
+    ordered = sorted(set(points))
+    return chain(ordered) + chain(ordered[::-1])
+
+
+def _dials(now: Tensor, then: Tensor, frequencies: Sequence[str]) -> str:
+    """A dial for each pair of waves, with a hand for each of two positions."""
+    dials = "".join(
+        f'<g transform="translate({40 + 80 * i} 36)"><circle class="try-line" r="32"/>'
+        f"{_hand('then', then[2 * i : 2 * i + 2])}{_hand('now', now[2 * i : 2 * i + 2])}"
+        f'<text y="50">ω = {frequency}</text></g>'
+        for i, frequency in enumerate(frequencies)
+    )
+    return (
+        f'<figure><svg viewBox="0 0 {80 * len(frequencies)} 90" role="img" aria-label="A dial for each '
+        'pair of waves, with one hand for t and one for t + k; the first turns fastest.">'
+        f"{dials}</svg><figcaption>A dial for each pair: cosine to the right, sine upwards. "
+        "Solid: t. Dashed: t + k.</figcaption></figure>"
+    )
+
+
+def _hand(name: str, pair: Tensor) -> str:
+    sine, cosine = pair.tolist()
+    return f'<path class="try-{name}" d="M0 0L{32 * cosine:.1f} {-32 * sine:.1f}"/>'
+
+
+def _element(unit: str, given: dict, shown: Iterable[str]) -> HTML:
+    data = escape(json.dumps(given, ensure_ascii=False, separators=(",", ":")))
+    return HTML(
+        f'<try-{unit} class="try" data-given="{data}">\n'
+        f'<div class="try-shown">{"".join(shown)}</div>\n'
+        '<p class="try-plain">With JavaScript there are controls here, and the numbers follow them.</p>\n'
+        f"</try-{unit}>"
+    )
+
+
+def _table(
+    name: str,
+    caption: str,
+    head: list[list[str]],
+    rows: Iterable[tuple[str, list[str]]],
+    foot: tuple[str, list[str]] | None = None,
+) -> str:
+    def line(label: str, cells: list[str]) -> str:
+        return f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>'
+
+    first, *more = head
+    # A second line of heads stands below all columns but the first, in equal parts.
+    span = len(more[0]) // (len(first) - 1) if more else 1
+    heads = "".join(
+        f'<th scope="col"{f" rowspan={len(head)}" if i == 0 else f" colspan={span}"}>{escape(text)}</th>'
+        for i, text in enumerate(first)
+    )
+    under = "".join(f'<th scope="col">{text}</th>' for line in more for text in line)
+    return (
+        f'<table class="try-{name}"><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{heads}</tr>{f'<tr>{under}</tr>' if under else ''}</thead>"
+        f"<tbody>{''.join(line(*row) for row in rows)}</tbody>"
+        f"{f'<tfoot>{line(*foot)}</tfoot>' if foot else ''}</table>\n"
+    )
+
+
+def _cell(text: str) -> str:
+    return f"<td>{text}</td>"
+
+
+def _share(weight: Tensor) -> str:
+    """A weight, with its shading."""
+    return f'<td style="--share:{float(weight):.3f}">{_two(weight)}</td>'
+
+
+def _yes(text: str = "yes") -> str:
+    return f'<td style="--share:1">{text}</td>'
+
+
+def _hidden() -> str:
+    return '<td class="try-hidden">0</td>'
+
+
+def _two(number: Tensor) -> str:
+    """With two decimals; never −0.00."""
+    return f"{round(float(number), 2) + 0.0:.2f}".replace("-", "−")
+
+
+def _exact(row: Tensor) -> str:
+    return ", ".join(f"{number:g}" for number in row.tolist()).replace("-", "−")
+
+
+def _numbers(matrix: Tensor) -> list[list[float]]:
+    """Plain numbers, without the digits that float32 adds to 0.1."""
+    return [[round(number, 6) for number in row] for row in matrix.tolist()]

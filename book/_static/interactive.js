@@ -1,0 +1,371 @@
+/* The figures that a reader can play with: <try-attention-operator>, <try-masking>, …
+   attncourse/interactive.py writes each as tables of numbers, with what it was given in data-given.
+   Here the controls are added, and the numbers rewritten when a control is moved. */
+"use strict";
+{
+  // The operator. A matrix is an array of rows.
+  const dot = (a, b) => a.reduce((sum, number, i) => sum + number * b[i], 0);
+  const sum = (row) => row.reduce((a, b) => a + b, 0);
+  const transposed = (matrix) => matrix[0].map((_, j) => matrix.map((row) => row[j]));
+  const product = (a, b) => a.map((row) => transposed(b).map((column) => dot(row, column)));
+  const scoresOf = (query, key) => query.map((q) => key.map((k) => dot(q, k) / Math.sqrt(q.length)));
+
+  // Keys that may not be seen get exactly 0. If there are no others, all get 0.
+  const softargmax = (scores, seen = scores.map(() => true)) => {
+    const largest = Math.max(...scores.filter((_, k) => seen[k]));
+    const exponentials = scores.map((score, k) => (seen[k] ? Math.exp(score - largest) : 0));
+    const total = sum(exponentials) || 1;
+    return exponentials.map((exponential) => exponential / total);
+  };
+
+  const attend = (query, key, value, mask = []) => {
+    const weights = scoresOf(query, key).map((scores, q) => softargmax(scores, mask[q]));
+    return { weights, output: product(weights, value) };
+  };
+
+  // Text and elements.
+  const sign = (text) => String(text).replaceAll("-", "−");
+  const two = (number) => sign((Number(number.toFixed(2)) || 0).toFixed(2)); // never −0.00
+  const list = (row) => row.map(sign).join(", ");
+  const twos = (row) => row.map(two).join(", ");
+  const infinite = (number) => String(number).replace("Infinity", "∞");
+  const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const name in attributes) element.setAttribute(name, attributes[name]);
+    element.append(...children);
+    return element;
+  };
+
+  class Figure extends HTMLElement {
+    connectedCallback() {
+      this.given = JSON.parse(this.dataset.given);
+      this.shown = []; // functions that write the value of a slider beside it
+      this.controls = make("div", { class: "try-controls" });
+      this.status = make("p", { role: "status" });
+      this.prepend(this.controls, this.status);
+      this.build();
+      this.addEventListener("input", () => this.update());
+      this.update();
+    }
+
+    update() {
+      for (const show of this.shown) show();
+      this.draw();
+    }
+
+    group(name, ...children) {
+      this.controls.append(make("fieldset", {}, make("legend", {}, name), ...children));
+    }
+
+    slider(name, min, max, value, words = sign) {
+      const input = make("input", { type: "range", min, max, value });
+      const shown = make("span", { class: "try-value", "aria-hidden": "true" });
+      this.shown.push(() => {
+        shown.textContent = words(input.valueAsNumber);
+        input.setAttribute("aria-valuetext", shown.textContent);
+      });
+      return [input, make("label", { class: "try-slider" }, make("span", {}, name), input, shown)];
+    }
+
+    tick(type, name, attributes = {}) {
+      const input = make("input", { type, ...attributes });
+      return [input, make("label", { class: "try-tick" }, input, name)];
+    }
+
+    button(name, press) {
+      const button = make("button", { type: "button" }, name);
+      button.addEventListener("click", () => {
+        press();
+        this.update();
+      });
+      return button;
+    }
+
+    table(name) {
+      return this.querySelector(`.try-${name}`);
+    }
+
+    row(name, number) {
+      return this.table(name).tBodies[0].rows[number].cells;
+    }
+  }
+
+  // What a cell says; how dark it is, from 0 to 1; whether it has a star.
+  const write = (cell, text, share, starred = false) => {
+    cell.textContent = text;
+    cell.classList.toggle("try-starred", starred);
+    if (share === undefined) cell.removeAttribute("style");
+    else cell.style.setProperty("--share", share.toFixed(3));
+  };
+
+  const writeWeight = (cell, weight, seen, starred) => {
+    write(cell, seen ? two(weight) : "0", seen ? weight : undefined, starred);
+    cell.classList.toggle("try-hidden", !seen);
+  };
+
+  class AttentionOperator extends Figure {
+    static factors = [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, Infinity];
+
+    build() {
+      const { words, features, query } = this.given;
+      const sliders = features.map((name, d) => this.slider(name, -8, 8, query[0][d]));
+      this.query = sliders.map(([input]) => input);
+      const choice = make("select", {}, ...words.map((word, q) => make("option", {}, `${q + 1} ${word}`)));
+      choice.addEventListener("input", () =>
+        this.query.forEach((input, d) => (input.value = query[choice.selectedIndex][d])));
+      for (const input of this.query) input.addEventListener("input", () => (choice.selectedIndex = -1));
+      this.group("Query",
+        make("label", { class: "try-slider" }, make("span", {}, "as asked by"), choice),
+        ...sliders.map(([, label]) => label));
+      const at = AttentionOperator.factors;
+      const [factor, label] = this.slider("factor", 0, at.length - 1, at.indexOf(1), (i) => infinite(at[i]));
+      this.factor = factor;
+      this.group("Factor on the query", label);
+    }
+
+    draw() {
+      const { words, key, value, value_features } = this.given;
+      const query = this.query.map((input) => input.valueAsNumber);
+      const factor = AttentionOperator.factors[this.factor.value];
+      const [scores] = scoresOf([query], key);
+      const largest = Math.max(...scores);
+      const weights = softargmax(scores.map((score) =>
+        factor < Infinity ? factor * score : score === largest ? 0 : -Infinity));
+      const [output] = product([weights], value);
+
+      this.table("bars").caption.textContent =
+        `Query (${list(query)}), factor ${infinite(factor)}`;
+      words.forEach((_, k) => {
+        write(this.row("bars", k)[2], two(scores[k]));
+        write(this.row("bars", k)[3], two(weights[k]), weights[k]);
+      });
+      const foot = this.table("bars").tFoot.rows[0].cells;
+      write(foot[3], two(sum(weights)));
+      write(foot[4], twos(output));
+
+      // The output is an average of the values, so the cross is the same average of the dots.
+      const cross = [0, 0];
+      for (const dot of this.querySelectorAll(".try-dot")) {
+        const share = sum(JSON.parse(dot.dataset.keys).map((k) => weights[k]));
+        dot.setAttribute("r", 3 + 14 * Math.sqrt(share));
+        ["cx", "cy"].forEach((name, d) => (cross[d] += share * dot.getAttribute(name)));
+      }
+      this.querySelector(".try-cross").setAttribute("transform", `translate(${cross})`);
+
+      const top = Math.max(...weights);
+      const first = words.filter((_, k) => weights[k] > top - 1e-9);
+      const which = first.length === words.length ? "all words" : first.join(", ");
+      const limit = { 0: "The uniform limit. ", Infinity: "The sharp limit. " }[factor] ?? "";
+      this.status.textContent = `${limit}Largest weight: ${two(top)}, for ${which}. ` +
+        `Output: ${value_features.map((name, d) => `${name} ${two(output[d])}`).join(", ")}.`;
+    }
+  }
+
+  class Masking extends Figure {
+    build() {
+      const size = this.given.words.length;
+      const causal = this.tick("checkbox", "causal", { checked: "" });
+      const local = this.tick("checkbox", "local");
+      const radius = this.slider("radius", 0, size - 1, 1);
+      const padding = this.tick("checkbox", "padding");
+      const length = this.slider("true words", 0, size, size - 2);
+      [this.causal, this.local, this.radius, this.padding, this.length] =
+        [causal, local, radius, padding, length].map(([input]) => input);
+      this.group("Masks, joined by and",
+        ...[causal, local, radius, padding, length].map(([, label]) => label));
+    }
+
+    // Self-attention on an input. Which inputs change an output, is found by changing them.
+    attend(x, mask) {
+      const { W_Q, W_K, W_V } = this.given;
+      return attend(product(x, W_Q), product(x, W_K), product(x, W_V), mask);
+    }
+
+    draw() {
+      const { words, x } = this.given;
+      const [radius, length] = [this.radius.valueAsNumber, this.length.valueAsNumber];
+      this.radius.disabled = !this.local.checked;
+      this.length.disabled = !this.padding.checked;
+      const conditions = [
+        [this.causal.checked, "causal", (q, k) => k <= q],
+        [this.local.checked, `local, radius ${radius}`, (q, k) => Math.abs(q - k) <= radius],
+        [this.padding.checked, `padding, ${count(length, "true word")}`, (q, k) => k < length],
+      ].filter(([on]) => on);
+      const mask = words.map((_, q) => words.map((_, k) => conditions.every(([, , sees]) => sees(q, k))));
+      const name = conditions.map(([, name]) => name).join(" and ") || "full";
+
+      const { weights, output } = this.attend(x, mask);
+      const changed = words.map((_, k) => {
+        const moved = x.map((row, j) => row.map((number, d) => (j === k ? number + 0.1 * (d + 1) : number)));
+        const after = this.attend(moved, mask).output;
+        return words.map((_, q) => after[q].some((number, d) => number !== output[q][d]));
+      });
+
+      this.table("weights").caption.textContent = `Weights. Mask: ${name}`;
+      let through = 0;
+      words.forEach((_, q) => {
+        const cells = this.row("weights", q);
+        words.forEach((_, k) => {
+          writeWeight(cells[k + 1], weights[q][k], mask[q][k]);
+          const can = changed[k][q];
+          const surprise = can && !mask[q][k];
+          through += surprise;
+          write(this.row("influence", q)[k + 1], can ? "yes" : "–", can ? 1 : undefined, surprise);
+        });
+        write(cells[words.length + 1], two(sum(weights[q])));
+      });
+      const empty = words.filter((_, q) => !mask[q].includes(true));
+      this.status.textContent =
+        `Mask: ${name}. ${sum(mask.flat().map(Number))} of ${words.length ** 2} weights are allowed.` +
+        (empty.length ? ` Empty rows: ${empty.join(", ")}.` : "") +
+        (through ? ` ${count(through, "starred pair")}: the mask hides the key, but the input makes the query, too.` : "");
+    }
+  }
+
+  let radios = 0; // radio buttons of one figure share a name
+
+  class Permutation extends Figure {
+    static moves = {
+      "queries, keys and values": "QKV",
+      "queries": "Q",
+      "keys with their values": "KV",
+      "keys alone": "K",
+    };
+
+    build() {
+      const { words, order } = this.given;
+      this.list = make("ol", { class: "try-order" });
+      this.items = words.map((word, i) => this.item(word, i));
+      this.reorder(order);
+      this.group("New order", this.list,
+        this.button("Original order", () => this.reorder(words.map((_, i) => i))));
+      const name = `try-moves-${radios++}`;
+      const moves = Object.entries(Permutation.moves).map(([text, value], i) =>
+        this.tick("radio", text, { name, value, ...(i ? {} : { checked: "" }) }));
+      this.moves = moves.map(([input]) => input);
+      this.group("What is put in this order", ...moves.map(([, label]) => label));
+      const causal = this.tick("checkbox", "causal mask");
+      const along = this.tick("checkbox", "the mask moves along");
+      [this.causal, this.along] = [causal[0], along[0]];
+      this.group("Mask", causal[1], along[1]);
+    }
+
+    item(word, i) {
+      const grip = make("span", { class: "try-grip" }, word);
+      const item = make("li", {}, grip);
+      item.value = i; // the number that the list shows: where the word comes from
+      for (const [sign, name, step] of [["↑", "up", -1], ["↓", "down", 1]]) {
+        const button = this.button(sign, () => this.step(item, step));
+        button.setAttribute("aria-label", `Move ${word} ${name}`);
+        item.append(button);
+      }
+      grip.addEventListener("pointerdown", (event) => {
+        grip.setPointerCapture(event.pointerId);
+        event.preventDefault(); // no selection of text
+      });
+      grip.addEventListener("pointermove", (event) => {
+        if (!grip.hasPointerCapture(event.pointerId)) return;
+        const { top, bottom } = item.getBoundingClientRect();
+        const step = event.clientY < top ? -1 : event.clientY > bottom ? 1 : 0;
+        if (step && this.step(item, step)) this.update();
+      });
+      return item;
+    }
+
+    // The neighbour changes places: the item itself keeps the focus, or the pointer that holds it.
+    step(item, step) {
+      const neighbour = step < 0 ? item.previousElementSibling : item.nextElementSibling;
+      if (neighbour) step < 0 ? item.after(neighbour) : item.before(neighbour);
+      return neighbour;
+    }
+
+    reorder(order) {
+      this.list.append(...order.map((i) => this.items[i]));
+    }
+
+    draw() {
+      const { words, query, key, value } = this.given;
+      const numbers = words.map((_, i) => i);
+      const order = [...this.list.children].map((item) => item.value);
+      const moved = this.moves.find((input) => input.checked).value;
+      const [ofQuery, ofKey, ofValue] = ["Q", "K", "V"].map((name) => (moved.includes(name) ? order : numbers));
+      this.along.disabled = !this.causal.checked;
+      const causal = (rows, columns) => rows.map((q) => columns.map((k) => k <= q || !this.causal.checked));
+      const old = causal(numbers, numbers);
+      const mask = this.along.checked ? causal(ofQuery, ofKey) : old;
+      const before = attend(query, key, value, old);
+      const after = attend(ofQuery.map((i) => query[i]), ofKey.map((i) => key[i]), ofValue.map((i) => value[i]), mask);
+
+      const fill = (name, title, queries, keys, { weights, output }, mask, isNew = () => false) => {
+        const table = this.table(name);
+        table.caption.textContent = `${title}: ${queries.map((i) => words[i]).join(", ")}`;
+        keys.forEach((i, k) => (table.tHead.rows[0].cells[k + 1].textContent = words[i]));
+        let news = 0;
+        queries.forEach((i, q) => {
+          const cells = this.row(name, q);
+          cells[0].textContent = words[i];
+          keys.forEach((_, k) => writeWeight(cells[k + 1], weights[q][k], mask[q][k], isNew(q, k)));
+          write(cells[words.length + 1], twos(output[q]), undefined, isNew(q));
+          news += isNew(q);
+        });
+        return news;
+      };
+      const far = (a, b) => Math.abs(a - b) > 1e-9;
+      const isNew = (q, k) => k === undefined
+        ? after.output[q].some((number, d) => far(number, before.output[ofQuery[q]][d]))
+        : far(after.weights[q][k], before.weights[ofQuery[q]][ofKey[k]]);
+      fill("before", "Before", numbers, numbers, before, old);
+      const news = fill("after", "After", ofQuery, ofKey, after, mask, isNew);
+      const weights = sum(numbers.flatMap((q) => numbers.map((k) => Number(isNew(q, k)))));
+      const where = moved.includes("Q") ? "have moved with their words" : "are what and where they were";
+      this.status.textContent = `Order: ${order.map((i) => words[i]).join(", ")}. ` +
+        (weights ? `${count(weights, "new weight")}. ` : "No new weight. ") +
+        (news ? `${count(news, "new output")}.` : `All outputs ${where}.`);
+    }
+  }
+
+  class Positional extends Figure {
+    build() {
+      const last = this.given.binary.length - 1;
+      const [position, position_label] = this.slider("position t", 0, last - 8, this.given.position);
+      const [offset, offset_label] = this.slider("offset k", 0, 8, this.given.offset);
+      [this.position, this.offset] = [position, offset];
+      this.group("Two positions, t and t + k", position_label,
+        make("div", { class: "try-steps" },
+          this.button("one back", () => position.stepDown()), this.button("one on", () => position.stepUp())),
+        offset_label);
+    }
+
+    draw() {
+      const { binary, sinusoidal } = this.given;
+      const t = this.position.valueAsNumber;
+      const s = t + this.offset.valueAsNumber;
+      for (const name of ["binary", "sinusoidal"]) {
+        [...this.table(name).tBodies[0].rows].forEach((row, i) => (row.hidden = i !== t && i !== s));
+        this.given[name][0].forEach((_, i) => {
+          for (const place of [t, s]) this.row(name, place)[i + 1].classList.remove("try-starred");
+          if (name === "binary")
+            this.row(name, s)[i + 1].classList.toggle("try-starred", binary[t][i] !== binary[s][i]);
+        });
+      }
+      this.querySelectorAll("g").forEach((dial, i) => {
+        for (const [kind, place] of [["now", t], ["then", s]]) {
+          const [sine, cosine] = sinusoidal[place].slice(2 * i, 2 * i + 2);
+          dial.querySelector(`.try-${kind}`).setAttribute("d", `M0 0L${32 * cosine} ${-32 * sine}`);
+        }
+      });
+      const differ = binary[t].filter((bit, b) => bit !== binary[s][b]).length;
+      const ones = binary[t].map((bit, b) => bit * 2 ** b).filter(Boolean).join(" + ") || "0";
+      this.status.textContent = `t = ${t}, in bits ${ones}. t + k = ${s}: ` +
+        `${count(differ, "bit")} differ${differ === 1 ? "s" : ""}. ` +
+        `Dot product of the two sinusoidal rows: ${two(dot(sinusoidal[t], sinusoidal[s]))}.`;
+    }
+  }
+
+  customElements.define("try-attention-operator", AttentionOperator);
+  customElements.define("try-masking", Masking);
+  customElements.define("try-permutation", Permutation);
+  customElements.define("try-positional", Positional);
+}

@@ -1,0 +1,126 @@
+"""Draw the pictures of the front page: `python book/pictures.py` writes them into book/images/.
+
+Each shows the idea of one unit. They are SVG of a few hundred bytes, on a white ground, in two hues that
+colour-blind readers can tell apart.
+"""
+
+import math
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "images"
+WIDTH, HEIGHT = 160, 100
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
+
+
+def square(x, y, side, colour, strength=1.0):
+    opacity = f' fill-opacity="{strength:.2f}"' if strength < 1 else ""
+    return f'<rect x="{x:g}" y="{y:g}" width="{side:g}" height="{side:g}" fill="{colour}"{opacity}/>'
+
+
+def grid(table, x, y, side, colour=BLUE):
+    """Squares in rows and columns, the stronger the larger the number, at most 1."""
+    return "".join(
+        square(x + column * side, y + row * side, side - 1, colour, 0.06 + 0.94 * number)
+        for row, numbers in enumerate(table)
+        for column, number in enumerate(numbers)
+    )
+
+
+def line(points, colour, width=2.5):
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}"/>'
+
+
+def softargmax(scores):
+    exponentials = [math.exp(score) for score in scores]
+    return [number / sum(exponentials) for number in exponentials]
+
+
+def intro():
+    """A curve that passes near three dots: a soft look-up."""
+    dots = [(30, 70), (80, 22), (130, 45)]
+    curve = []
+    for x in range(10, 151, 2):
+        weights = softargmax([-(((x - at) / 16) ** 2) for at, _ in dots])
+        curve.append((x, sum(weight * y for weight, (_, y) in zip(weights, dots, strict=True))))
+    return line(curve, BLUE) + "".join(f'<circle cx="{x}" cy="{y}" r="5" fill="{ORANGE}"/>' for x, y in dots)
+
+
+def attention_operator():
+    """A matrix of weights, one row for each query; one row stands out."""
+    scores = [[3 * math.cos(1.1 * query + 0.9 * key) for key in range(9)] for query in range(5)]
+    weights = [softargmax(row) for row in scores]
+    picture = grid([[weight / max(row) for weight in row] for row in weights], 17, 14, 14)
+    return (
+        picture
+        + f'<rect x="15" y="40" width="129" height="17" fill="none" stroke="{ORANGE}" stroke-width="2.5"/>'
+    )
+
+
+def masking():
+    """A triangle: each position sees itself and those before it."""
+    rows = [[1 / (query + 1) if key <= query else 0 for key in range(7)] for query in range(7)]
+    return grid([[min(1, 0.1 * bool(weight) + weight) for weight in row] for row in rows], 40, 10, 11.5)
+
+
+def multihead():
+    """Three matrices side by side, each with a pattern of its own."""
+    before = [[1.0 if key == query - 1 or query == key == 0 else 0 for key in range(4)] for query in range(4)]
+    first = [[1.0 if key == 0 else 0 for key in range(4)] for _ in range(4)]
+    mean = [[0.3] * 4 for _ in range(4)]
+    heads = zip((before, first, mean), (BLUE, ORANGE, GREY), strict=True)
+    return "".join(grid(head, 8 + 50 * place, 28, 11.5, colour) for place, (head, colour) in enumerate(heads))
+
+
+def permutation():
+    """Five shapes change places."""
+    order = [2, 0, 4, 1, 3]
+    picture = ""
+    for place, came_from in enumerate(order):
+        colour, strength = (ORANGE, 1.0) if came_from == 4 else (BLUE, 0.25 + 0.2 * came_from)
+        start, end = 23 + 26 * came_from, 23 + 26 * place
+        picture += line([(start + 6, 30), (end + 6, 70)], GREY, 1.5)
+        picture += square(start, 16, 13, colour, strength) + square(end, 70, 13, colour, strength)
+    return picture
+
+
+def positional():
+    """Waves of three lengths, which together number the positions."""
+    waves = [(24, 6, BLUE), (50, 14, ORANGE), (76, 38, GREY)]
+    return "".join(
+        line([(x, y - 10 * math.sin((x - 10) / length)) for x in range(10, 151, 2)], colour)
+        for y, length, colour in waves
+    )
+
+
+def scaling():
+    """A large matrix of which one strip is computed at a time."""
+    picture = grid([[0.0] * 12 for _ in range(7)], 9, 10, 11.8)
+    return picture + grid([[0.9] * 3 for _ in range(7)], 9 + 6 * 11.8, 10, 11.8, ORANGE)
+
+
+def transformer():
+    """A block: two boxes on a line, each with a way around it."""
+    picture = line([(8, 62), (152, 62)], GREY)
+    for x, colour in [(34, BLUE), (94, ORANGE)]:
+        picture += line([(x - 10, 62), (x - 10, 26), (x + 42, 26), (x + 42, 62)], GREY)
+        picture += f'<rect x="{x}" y="46" width="32" height="32" rx="4" fill="{colour}"/>'
+        picture += f'<circle cx="{x + 42}" cy="62" r="5" fill="#fff" stroke="{GREY}" stroke-width="2"/>'
+    return picture
+
+
+PICTURES = (intro, attention_operator, masking, multihead, permutation, positional, scaling, transformer)
+
+
+def svg(picture):
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}">'
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>{picture()}</svg>\n'
+    )
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for picture in PICTURES:
+        (FOLDER / f"{picture.__name__}.svg").write_text(svg(picture))

@@ -1,0 +1,161 @@
+"""Photograph JupyterLab and the formgrader for the book: `make screenshots` writes them into book/images/.
+
+A small class is made up and graded in a temporary folder, JupyterLab is started on it, and a browser goes
+where students and instructors go. A function whose name begins with `photograph_` is one picture: it gets
+a page and the address of the server, and brings the page to where it is worth a picture.
+"""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+from attncourse import checks
+from attncourse.grading.answers import source_of
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "book/images"
+UNIT = "attention_operator"
+PATIENCE = 300_000  # milliseconds, for a machine that has much else to do
+SIZE = {"width": 1100, "height": 760}
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
+
+
+def make_course(folder: Path) -> None:
+    """Lay out a course with one unit, what a class handed in, and its marks."""
+    for place in ("solutions", "exercises"):
+        shutil.copytree(ROOT / place / UNIT, folder / place / UNIT)
+    shutil.copytree(ROOT / "exercises" / UNIT, folder / "homework" / UNIT)
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    grading = [sys.executable, "-m", "attncourse.grading"]
+    subprocess.run([*grading, "simulate", UNIT, "--students", "6"], cwd=folder, check=True)
+    subprocess.run([*grading, UNIT], cwd=folder, check=True)
+
+
+@contextmanager
+def jupyterlab(folder: Path):
+    """Run JupyterLab on a folder; give its address and its token."""
+    own = {
+        "JUPYTER_CONFIG_DIR": folder / ".config",
+        "JUPYTER_RUNTIME_DIR": folder / ".runtime",
+        "JUPYTERLAB_SETTINGS_DIR": folder / ".settings",
+        "JUPYTERLAB_WORKSPACES_DIR": folder / ".workspaces",
+        "IPYTHONDIR": folder / ".ipython",
+    }
+    for name, values in SETTINGS.items():
+        path = own["JUPYTERLAB_SETTINGS_DIR"] / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    server = subprocess.Popen(
+        [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"],
+        cwd=folder,
+        env={**os.environ, **{name: str(path) for name, path in own.items()}, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while not (found := list(own["JUPYTER_RUNTIME_DIR"].glob("jpserver-*.json"))):
+            if server.poll() is not None:
+                raise RuntimeError("JupyterLab did not start")
+            time.sleep(0.2)
+        time.sleep(1)  # until that file is whole
+        running = json.loads(found[0].read_text())
+        yield running["url"], running["token"]
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+
+def open_notebook(page: Page, address: str) -> None:
+    page.goto(f"{address}lab/tree/homework/{UNIT}/{UNIT}.ipynb")
+    expect(page.locator(".jp-Notebook h1")).to_be_visible()
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
+
+
+def cell_with(page: Page, words: str):
+    return page.locator(".jp-Notebook .jp-CodeCell").filter(has_text=words)
+
+
+def photograph_jupyterlab(page: Page, address: str) -> None:
+    open_notebook(page, address)
+
+
+def photograph_check(page: Page, address: str) -> None:
+    open_notebook(page, address)
+    wrong = next(task for task in checks.tasks() if task.name == "attention").misconceptions[0]
+    answer = cell_with(page, "def attention(")
+    answer.locator(".cm-content").fill(source_of(wrong.function, "attention"))
+    check = cell_with(page, "checks.attention(attention)")
+    for cell in (cell_with(page, "from attncourse import checks"), answer, check):
+        cell.locator(".cm-content").press("Control+Enter")
+    expect(check.locator(".jp-OutputArea-output")).to_contain_text("This looks like")
+    answer.scroll_into_view_if_needed()
+    check.locator(".jp-OutputArea-output").scroll_into_view_if_needed()
+
+
+def photograph_validate(page: Page, address: str) -> None:
+    open_notebook(page, address)
+    page.get_by_role("button", name="Validate").click()
+    expect(page.get_by_role("dialog").filter(has_text="Validation Results")).to_be_visible()
+
+
+def photograph_assignments(page: Page, address: str) -> None:
+    page.goto(f"{address}formgrader/manage_assignments")
+    expect(page.locator("table")).to_contain_text(UNIT)
+
+
+def photograph_submissions(page: Page, address: str) -> None:
+    page.goto(f"{address}formgrader/manage_submissions/{UNIT}")
+    expect(page.locator("table")).to_contain_text("student-006")
+
+
+def photograph_grading(page: Page, address: str) -> None:
+    listed = page.request.get(f"{address}formgrader/api/submitted_notebooks/{UNIT}/{UNIT}").json()
+    for notebook in listed:
+        page.goto(f"{address}formgrader/submissions/{notebook['id']}/")
+        if "This looks like" in page.content():
+            break
+    page.get_by_text("This looks like").first.scroll_into_view_if_needed()
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    expect.set_options(timeout=PATIENCE)
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        make_course(Path(name))
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        with jupyterlab(Path(name)) as (address, token):
+            for picture, photograph in globals().copy().items():
+                if picture.startswith("photograph_"):
+                    context = browser.new_context(viewport=SIZE)
+                    context.set_default_timeout(PATIENCE)
+                    page = context.new_page()
+                    page.goto(f"{address}login?token={token}")
+                    photograph(page, address)
+                    page.wait_for_timeout(1000)  # until what moves has come to rest
+                    image = Image.open(io.BytesIO(page.screenshot()))
+                    # Few colours are enough, and a fraction of the size.
+                    path = FOLDER / f"{picture.removeprefix('photograph_')}.png"
+                    image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+                    print(path.relative_to(ROOT), f"{path.stat().st_size / 1000:.0f} kB")
+                    context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

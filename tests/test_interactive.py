@@ -1,0 +1,467 @@
+"""The figures that a reader can play with: every number is attncourse's, by keyboard and by pointer."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from bs4 import BeautifulSoup
+
+from attncourse import (
+    attention,
+    attention_weights,
+    binary_encoding,
+    causal_mask,
+    influence,
+    interactive,
+    local_mask,
+    padding_mask,
+    permute,
+    sinusoidal_encoding,
+)
+
+STATIC = Path(__file__).parents[1] / "book/_static"
+FACTORS = [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, math.inf]
+
+
+def drawn(*shape):
+    """Random numbers with one decimal, so that the page is given them exactly."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).round(decimals=1)
+
+
+WORDS = ["one", "two", "three", "four", "five"]
+QUERY, KEY, VALUE = (3 * drawn(5, 3)).round(), drawn(5, 3, 1)[..., 0], drawn(5, 2).abs()
+X, W_Q, W_K, W_V = drawn(5, 4), drawn(4, 3), drawn(3, 4).T, drawn(4, 2)
+FIGURES = {
+    "attention_operator": interactive.attention_operator(
+        WORDS, ["red", "green", "blue"], QUERY, KEY, VALUE, ["size", "age"]
+    ),
+    "masking": interactive.masking(WORDS, X, W_Q, W_K, W_V),
+    "permutation": interactive.permutation(WORDS[:4], QUERY[:4], KEY[:4], VALUE[:4]),
+    "positional": interactive.positional(),
+}
+
+
+@pytest.fixture
+def shown(browser, tmp_path):
+    """Opens one figure, or all, as a file, with the book's script and style."""
+    contexts = []
+
+    def show(*names, **options):
+        elements = "".join(FIGURES[name].data for name in names or FIGURES)
+        file = tmp_path / "page.html"
+        file.write_text(
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Figures</title>'
+            '<meta name="viewport" content="width=device-width">'
+            f'<link rel="stylesheet" href="{(STATIC / "interactive.css").as_uri()}">'
+            f'<script defer src="{(STATIC / "interactive.js").as_uri()}"></script>'
+            f"<main><h1>Figures</h1>{elements}</main>"
+        )
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: pytest.fail(str(error)))
+        page.goto(file.as_uri())
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+
+
+def tables(page):
+    """{name: rows of cells} of the tables, without the rows that are hidden."""
+    soup = BeautifulSoup(page.content(), "html.parser")
+    return {
+        table["class"][0].removeprefix("try-"): [
+            row.find_all(["th", "td"]) for row in table.find_all("tr") if not row.has_attr("hidden")
+        ]
+        for table in soup.find_all("table")
+    }
+
+
+def numbers(cells):
+    """The numbers that the cells show, as many as they show."""
+    text = ", ".join(cell.text for cell in cells)
+    return torch.tensor([float(word.replace("−", "-")) for word in text.split(", ")], dtype=torch.float64)
+
+
+def agree(cells, expected):
+    """Whether the cells show these numbers, rounded to the two decimals that they have."""
+    assert all(re.fullmatch(r"−?\d+\.\d\d", word) for cell in cells for word in cell.text.split(", "))
+    torch.testing.assert_close(numbers(cells), expected.double().flatten(), atol=0.005 + 1e-6, rtol=0)
+
+
+def agree_masked(cells, expected, mask):
+    """The same for a row of weights, of which the hidden ones are striped and exactly 0."""
+    assert ["try-hidden" not in cell.get("class", []) for cell in cells] == mask.tolist()
+    if mask.any():
+        agree([cell for cell, seen in zip(cells, mask, strict=True) if seen], expected[mask])
+    assert {cell.text for cell, seen in zip(cells, mask, strict=True) if not seen} <= {"0"}
+    assert not expected[~mask].any()
+
+
+def starred(cell):
+    return "try-starred" in cell.get("class", [])
+
+
+def status(page):
+    return page.get_by_role("status").inner_text()
+
+
+def reach(page, name):
+    """Go to a control with the tabulator key."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        found = page.evaluate(
+            "(({ariaLabel, labels, textContent}) => ariaLabel ?? labels?.[0]?.textContent ?? textContent)"
+            "(document.activeElement)"
+        )
+        if found.startswith(name):
+            return
+    pytest.fail(f"no way to {name} by the tabulator key")
+
+
+def press(page, *keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+# --- attention_operator ---
+
+
+def check_operator(page, query, factor):
+    rows = tables(page)["bars"][1:]
+    scores = query @ KEY.T / math.sqrt(3)
+    if factor == math.inf:
+        weights = (scores == scores.max()).double()
+        weights /= weights.sum()
+    else:
+        weights = attention_weights(query[None], KEY, scale=factor / math.sqrt(3))[0]
+    agree([row[2] for row in rows[:-1]], KEY @ query / math.sqrt(3))
+    agree([row[3] for row in rows[:-1]], weights)
+    agree(rows[-1][3:], torch.cat([torch.ones(1), weights @ VALUE]))
+    agreed = [float(row[3]["style"].removeprefix("--share:").strip("; ")) for row in rows[:-1]]
+    assert agreed == pytest.approx(weights.tolist(), abs=0.0006)
+    return weights
+
+
+def check_plane(page, weights):
+    """The dots are the values' affine image; the cross is the same image of the output."""
+    dots = page.locator(".try-dot").evaluate_all(
+        "dots => dots.map(dot => ['cx', 'cy', 'r'].map(name => +dot.getAttribute(name)))"
+    )
+    dots = torch.tensor(dots, dtype=torch.float64)
+    ones = torch.ones(5, 1, dtype=torch.float64)
+    image = torch.linalg.lstsq(torch.cat([VALUE, ones], dim=1), dots[:, :2]).solution
+    place = torch.cat([weights @ VALUE, ones[0]]) @ image
+    cross = re.findall(r"[-\d.]+", page.locator(".try-cross").get_attribute("transform"))
+    assert [float(number) for number in cross] == pytest.approx(place.tolist(), abs=0.1)
+    area = ((dots[:, 2] - 3) / 14) ** 2
+    torch.testing.assert_close(area, weights, atol=0.01, rtol=0)
+
+
+def test_operator_every_factor(shown):
+    page = shown("attention_operator")
+    check_plane(page, check_operator(page, QUERY[0], 1))  # as the script begins
+    reach(page, "factor")
+    press(page, "Home")
+    for factor in FACTORS:
+        check_plane(page, check_operator(page, QUERY[0], factor))
+        press(page, "ArrowRight")
+    assert page.get_by_label("factor").get_attribute("aria-valuetext") == "∞"
+
+
+def test_operator_the_sharp_limit_is_shared_by_equals(shown):
+    page = shown("attention_operator")
+    for colour in ("red", "green", "blue"):
+        page.get_by_label(colour).fill("0")
+    page.get_by_label("factor").press("End")
+    assert "The sharp limit. Largest weight: 0.20, for all words." in status(page)
+    check_operator(page, torch.zeros(3, dtype=torch.float64), math.inf)
+
+
+def test_operator_any_query(shown):
+    page = shown("attention_operator")
+    query = QUERY[0].clone()
+    for index, (colour, key, step) in enumerate(
+        [("red", "ArrowRight", 1), ("green", "ArrowLeft", -1), ("blue", "ArrowUp", 1)]
+    ):
+        reach(page, colour)
+        for _ in range(3):
+            press(page, key)
+            query[index] += step
+            check_operator(page, query, 1)
+    assert page.get_by_label("as asked by").input_value() == ""
+
+
+def test_operator_the_query_of_another_word(shown):
+    page = shown("attention_operator")
+    reach(page, "as asked by")
+    press(page, "ArrowDown", "ArrowDown")
+    weights = check_operator(page, QUERY[2], 1)
+    assert status(page).startswith(f"Largest weight: {weights.max():.2f}, for {WORDS[weights.argmax()]}.")
+    assert page.locator(".try-bars caption").inner_text().endswith("factor 1")
+
+
+@pytest.mark.parametrize("wrong", [QUERY + 0.5, QUERY + 9])
+def test_operator_refuses_a_query_that_its_sliders_cannot_show(wrong):
+    with pytest.raises(ValueError, match="query"):
+        interactive.attention_operator(WORDS, ["red", "green", "blue"], wrong, KEY, VALUE, ["size", "age"])
+
+
+# --- masking ---
+
+
+def check_masking(page, mask):
+    rows = tables(page)
+    weights = attention_weights(X @ W_Q, X @ W_K, mask)
+    for q, row in enumerate(rows["weights"][1:]):
+        agree_masked(row[1:6], weights[q], mask[q])
+        agree(row[6:], weights[q].sum())
+    found = influence(lambda x: attention(x @ W_Q, x @ W_K, x @ W_V, mask), X)
+    cells = [row[1:] for row in rows["influence"][1:]]
+    assert [[cell.text == "yes" for cell in row] for row in cells] == found.tolist()
+    assert [[starred(cell) for cell in row] for row in cells] == (found & ~mask).tolist()
+    empty = [word for word, row in zip(WORDS, mask, strict=True) if not row.any()]
+    assert ("Empty rows" in status(page)) == bool(empty)
+    assert f" {mask.sum()} of 25 weights are allowed" in status(page)
+
+
+@pytest.mark.parametrize(("causal", "radii"), [(True, [None, 1]), (False, [None, 0, 1, 2, 3, 4])])
+def test_masking_every_mask(causal, radii, shown):
+    page = shown("masking")
+    first = torch.ones(5, 5, dtype=torch.bool)
+    if causal:
+        first = causal_mask(5)
+        check_masking(page, first)  # as the script begins
+    else:
+        reach(page, "causal")
+        press(page, "Space")
+    for radius in radii:
+        near = first
+        if radius is not None:
+            page.get_by_label("local").set_checked(True)
+            page.get_by_label("radius").press("Home")
+            press(page, *["ArrowRight"] * radius)
+            near = first & local_mask(5, radius=radius)
+        check_masking(page, near)
+        page.get_by_label("padding").press("Space")
+        for length in range(6):
+            page.get_by_label("true words").press("Home" if length == 0 else "ArrowRight")
+            check_masking(page, near & padding_mask([length], 5)[0])
+        page.get_by_label("padding").press("Space")
+
+
+def test_masking_a_slider_waits_for_its_mask(shown):
+    page = shown("masking")
+    assert page.get_by_label("radius").is_disabled()
+    reach(page, "local")
+    press(page, "Space")
+    reach(page, "radius")
+    press(page, "ArrowRight")
+    check_masking(page, causal_mask(5) & local_mask(5, radius=2))
+    caption = page.locator(".try-weights caption").inner_text()
+    assert caption == "Weights. Mask: causal and local, radius 2"
+
+
+# --- permutation ---
+
+
+def check_permutation(page, order, moves, causal=False, along=False):
+    identity = list(range(4))
+    of_query, of_key, of_value = (order if name in moves else identity for name in "QKV")
+    mask = causal_mask(4) if causal else torch.ones(4, 4, dtype=torch.bool)
+    old, old_weights = attention(QUERY[:4], KEY[:4], VALUE[:4], mask, return_weights=True)
+    moved = mask[of_query][:, of_key] if along else mask
+    new, new_weights = attention(
+        permute(QUERY[:4], of_query),
+        permute(KEY[:4], of_key),
+        permute(VALUE[:4], of_value),
+        moved,
+        return_weights=True,
+    )
+    rows = tables(page)
+    for name, queries, keys, weights, output, seen in (
+        ("before", identity, identity, old_weights, old, mask),
+        ("after", of_query, of_key, new_weights, new, moved),
+    ):
+        head, *body = rows[name]
+        assert [cell.text for cell in head[1:5]] == [WORDS[k] for k in keys]
+        assert [row[0].text for row in body] == [WORDS[q] for q in queries]
+        for q, row in enumerate(body):
+            agree_masked(row[1:5], weights[q], seen[q])
+            agree(row[5:], output[q])
+    stars = [[starred(cell) for cell in row[1:]] for row in rows["after"][1:]]
+    news = (new_weights - old_weights[of_query][:, of_key]).abs() > 1e-9
+    new_outputs = ((new - old[of_query]).abs() > 1e-9).any(dim=1, keepdim=True)
+    assert stars == torch.cat([news, new_outputs], dim=1).tolist()
+    assert ("No new weight." in status(page)) == (not news.any())
+    assert ("All outputs" in status(page)) == (not new_outputs.any())
+    return news.any(), new_outputs.any()
+
+
+def swaps(size):
+    """Which neighbours to exchange so that every order comes up: Steinhaus, Johnson and Trotter's way."""
+    if size == 1:
+        return
+    last = list(range(size - 1))
+    for turn, swap in enumerate([*swaps(size - 1), None]):
+        yield from last if turn % 2 else last[::-1]
+        if swap is not None:
+            yield swap + (turn % 2 == 0)
+
+
+def test_permutation_every_order(shown):
+    page = shown("permutation")
+    check_permutation(page, [3, 0, 1, 2], "QKV")  # as the script begins
+    page.get_by_role("button", name="Original order").press("Enter")
+    order, seen = [0, 1, 2, 3], set()
+    choices = {
+        "queries, keys and values": "QKV",
+        "queries": "Q",
+        "keys with their values": "KV",
+        "keys alone": "K",
+    }
+    for turn, swap in enumerate([None, *swaps(4)]):
+        if swap is not None:
+            # Up or down: it is the same exchange, by another button.
+            word, way = (order[swap], "down") if turn % 2 else (order[swap + 1], "up")
+            page.get_by_label(f"Move {WORDS[word]} {way}").press("Enter")
+            order[swap : swap + 2] = order[swap + 1], order[swap]
+        seen.add(tuple(order))
+        for choice in (turn % 4, (turn + 1) % 4):
+            name, moves = list(choices.items())[choice]
+            page.get_by_label(name, exact=True).press("Space")
+            weights, outputs = check_permutation(page, order, moves)
+            assert not weights
+            assert outputs == (moves == "K" and order != [0, 1, 2, 3])
+    assert len(seen) == 24
+
+
+def test_permutation_the_mask_stays_or_moves_along(shown):
+    page = shown("permutation")
+    assert page.get_by_label("the mask moves along").is_disabled()
+    reach(page, "causal mask")
+    press(page, "Space")
+    assert all(check_permutation(page, [3, 0, 1, 2], "QKV", causal=True))
+    reach(page, "the mask moves along")
+    press(page, "Space")
+    assert not any(check_permutation(page, [3, 0, 1, 2], "QKV", causal=True, along=True))
+    for moves, name in (("Q", "queries"), ("KV", "keys with their values")):
+        page.get_by_label(name, exact=True).press("Space")
+        assert not any(check_permutation(page, [3, 0, 1, 2], moves, causal=True, along=True))
+
+
+def test_permutation_an_arrow_keeps_the_focus_on_its_word(shown):
+    page = shown("permutation")
+    reach(page, "Move four down")
+    press(page, "Enter", "Enter", "Enter", "Enter")  # once too often
+    check_permutation(page, [0, 1, 2, 3], "QKV")
+    press(page, "Shift+Tab", "Enter")
+    check_permutation(page, [0, 1, 3, 2], "QKV")
+
+
+def test_permutation_dragged(shown):
+    page = shown("permutation")
+    start = page.locator(".try-grip").filter(has_text="four").bounding_box()
+    end = page.locator(".try-grip").filter(has_text="two").bounding_box()
+    page.mouse.move(start["x"] + 10, start["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(end["x"] + 10, end["y"] + end["height"] - 5, steps=20)
+    check_permutation(page, [0, 1, 3, 2], "QKV")
+    page.mouse.up()
+    page.mouse.move(start["x"] + 10, start["y"] + 10, steps=5)
+    check_permutation(page, [0, 1, 3, 2], "QKV")
+
+
+# --- positional ---
+
+
+def check_positional(page, t, k):
+    bits, waves = binary_encoding(32), sinusoidal_encoding(32, 8)
+    rows = tables(page)
+    positions = sorted({t, t + k})
+    for name, encoding in (("binary", bits), ("sinusoidal", waves)):
+        body = [row for row in rows[name] if row[0].get("scope") == "row"]
+        assert [int(row[0].text) for row in body] == positions
+        for position, row in zip(positions, body, strict=True):
+            torch.testing.assert_close(numbers(row[1:]), encoding[position].double(), atol=0.00501, rtol=0)
+    last = rows["binary"][-1]
+    stars = [starred(cell) for cell in last[1:]]
+    assert stars == (bits[t] != bits[t + k]).tolist()
+    differ, product = re.search(r"(\d+) bits? differs?\. .*: (\S+)\.$", status(page)).groups()
+    assert int(differ) == sum(stars)
+    assert float(product) == pytest.approx(float(waves[t] @ waves[t + k]), abs=0.005001)
+    ones = re.search(r"in bits ([\d +]+)\.", status(page)).group(1)
+    assert sum(int(one) for one in ones.split(" + ")) == t
+    for kind, position in (("now", t), ("then", t + k)):
+        ends = page.locator(f".try-{kind}").evaluate_all("hands => hands.map(hand => hand.getAttribute('d'))")
+        ends = [[float(number) / 32 for number in end.removeprefix("M0 0L").split()] for end in ends]
+        found = torch.tensor(ends) * torch.tensor([1.0, -1.0])  # cosine to the right, sine upwards
+        torch.testing.assert_close(found.flip(1).flatten(), waves[position], atol=0.002, rtol=0)
+
+
+def test_positional_every_position(shown):
+    page = shown("positional")
+    check_positional(page, 5, 2)  # as the script begins
+    reach(page, "position t")
+    press(page, "Home")
+    reach(page, "one on")
+    for t in range(24):
+        check_positional(page, t, 2)
+        press(page, "Enter")
+    press(page, "Shift+Tab", "Enter")
+    check_positional(page, 22, 2)
+    page.get_by_label("offset k").press("Home")
+    for k in range(9):
+        check_positional(page, 22, k)
+        page.get_by_label("offset k").press("ArrowRight")
+
+
+# --- all of them ---
+
+
+def test_without_javascript_the_tables_show_the_first_case(shown):
+    page = shown(java_script_enabled=False)
+    assert page.locator("fieldset, [role=status]").count() == 0
+    assert page.locator(".try-plain").first.is_visible()
+    found = tables(page)
+    output, weights = attention(QUERY[:1], KEY, VALUE, return_weights=True)
+    agree([row[3] for row in found["bars"][1:-1]], weights)
+    agree(found["bars"][-1][3:], torch.cat([torch.ones(1), output[0]]))
+    for name, order in (("before", [0, 1, 2, 3]), ("after", [3, 0, 1, 2])):
+        output = attention(*(permute(tensor[:4], order) for tensor in (QUERY, KEY, VALUE)))
+        agree([row[5] for row in found[name][1:]], output)
+    weights = attention_weights(X @ W_Q, X @ W_K, causal_mask(5))
+    shown_weights = torch.stack([numbers(row[1:6]) for row in found["weights"][1:]])
+    torch.testing.assert_close(shown_weights, weights, atol=0.00501, rtol=0)
+    yes = [[cell.text == "yes" for cell in row[1:]] for row in found["influence"][1:]]
+    assert yes == causal_mask(5).tolist()
+    rows = [row for row in found["binary"] if row[0].get("scope") == "row"]
+    assert torch.stack([numbers(row[1:]) for row in rows]).equal(binary_encoding(32).double())
+    rows = [row for row in found["sinusoidal"] if row[0].get("scope") == "row"]
+    agree([cell for row in rows for cell in row[1:]], sinusoidal_encoding(32, 8))
+
+
+@pytest.mark.parametrize("width", [1280, 390, 320])
+def test_figures_are_accessible_and_large_enough_for_a_finger(width, shown):
+    page = shown(viewport={"width": width, "height": 800})
+    found = Axe().run(page)
+    assert not found.violations_count, found.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    widths = "tables => tables.map(table => table.closest('.try').clientWidth - table.offsetWidth)"
+    assert min(page.locator(".try table").evaluate_all(widths)) >= 0
+    # A tick box is as large as the label around it.
+    for box in page.locator("button, select, input[type=range], .try-tick, .try-grip").all():
+        size = box.bounding_box()
+        assert min(size["width"], size["height"]) >= 24
+
+
+def test_on_paper_there_are_numbers_and_no_controls(shown):
+    page = shown("positional")
+    page.emulate_media(media="print")
+    assert not page.locator("fieldset").is_visible()
+    assert page.locator(".try-binary tbody tr").nth(31).is_visible()
