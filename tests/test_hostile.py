@@ -65,7 +65,8 @@ class HostileClass:
 
 def files_in(course):
     """All files of a course that grading has no business to change."""
-    made = ("autograded", "feedback", "gradebook.db", "grades.csv", "grades_by_task.csv", ".nbgrader.log")
+    tables = ("grades.csv", "grades_by_task.csv", "reports")
+    made = ("autograded", "feedback", "gradebook.db", ".nbgrader.log", *tables)
     return {
         str(path.relative_to(course)): path.read_bytes()
         for path in course.rglob("*")
