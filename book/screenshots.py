@@ -133,8 +133,8 @@ def photograph_grading(page: Page, address: str) -> None:
 
 
 def photograph_report(page: Page, address: str) -> None:
-    page.goto(f"{address}files/reports/{UNIT}.html")
-    expect(page.locator("h1")).to_be_visible()
+    page.goto(f"{address}files/reports/{UNIT}.html", referer=address)
+    expect(page.locator("h1")).to_have_text(f"{UNIT}: class report")
 
 
 def main() -> None:
