@@ -232,7 +232,7 @@ def running_largest_not_added(scores):
 
 
 @running_total.misconception(
-    "the sum starts at 1, whatever the first score is",
+    "a first score of minus infinity counts 1",
     hint="""If the first score is minus infinity, nothing has been seen after it. What is the sum of
     nothing?""",
     read="scaling#merging-partials",
@@ -250,7 +250,7 @@ def running_first_counts_one(scores):
 
 
 @running_total.misconception(
-    "the sum starts at 1, and then comes minus infinity minus minus infinity",
+    "a first score of minus infinity counts 1, and then comes minus infinity minus minus infinity",
     hint="""If the first score is minus infinity, nothing has been seen after it. What is the sum of nothing?
     And if the second is minus infinity, too, their difference is not a number.""",
     read="scaling#merging-partials",
@@ -601,6 +601,22 @@ def merge_divided_where_not_empty(first, second):
     a, b = torch.exp(first[0] - finite), torch.exp(second[0] - finite)
     total = a * first[1] + b * second[1]
     return largest, total, (a * first[2] + b * second[2]) / torch.where(total == 0, 1.0, total)
+
+
+@merge_partials.misconception(
+    "a part is passed over, because one of its rows has seen nothing",
+    hint="""The other rows of that part have seen something. Each row belongs to another query, and must be
+    looked at by itself.""",
+    read="scaling#merging-partials",
+)
+def merge_passes_over(first, second):
+    if (first[0] == -math.inf).any():
+        return second
+    if (second[0] == -math.inf).any():
+        return first
+    largest = torch.maximum(first[0], second[0])
+    a, b = torch.exp(first[0] - largest), torch.exp(second[0] - largest)
+    return largest, a * first[1] + b * second[1], a * first[2] + b * second[2]
 
 
 @merge_partials.misconception(
@@ -1097,6 +1113,44 @@ def chunked_one_largest_for_all(query, key, value, chunk_size):
 
 
 @chunked_attention.misconception(
+    "the chunks are merged, but what is merged has been divided already",
+    hint="""The triple of a chunk has the *sum* of its exponentials and the weighted *sum*. With a softargmax
+    in every chunk, what do yours sum to?""",
+    read="scaling#merging-partials",
+)
+def chunked_merges_averages(query, key, value, chunk_size):
+    largest, total, weighted = torch.tensor(-math.inf, dtype=query.dtype), 0, 0
+    for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True):
+        scores = query @ k.mT / math.sqrt(query.shape[-1])
+        its_own = scores.amax(-1, keepdim=True)
+        new = torch.maximum(largest, its_own)
+        before, now = torch.exp(largest - new), torch.exp(its_own - new)
+        total = total * before + now
+        weighted = weighted * before + torch.softmax(scores, -1) @ v * now
+        largest = new
+    return weighted / total
+
+
+@chunked_attention.misconception(
+    "the chunks are merged as if relative to their largest scores, but their exponentials are not",
+    hint="""The triple of a chunk has sums of exponentials *relative to* its largest score. Relative to what
+    are yours?""",
+    read="scaling#merging-partials",
+)
+def chunked_merges_absolute(query, key, value, chunk_size):
+    largest, total, weighted = torch.tensor(-math.inf, dtype=query.dtype), 0, 0
+    for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2), strict=True):
+        scores = query @ k.mT / math.sqrt(query.shape[-1])
+        its_own, exponentials = scores.amax(-1, keepdim=True), torch.exp(scores)
+        new = torch.maximum(largest, its_own)
+        before, now = torch.exp(largest - new), torch.exp(its_own - new)
+        total = total * before + exponentials.sum(-1, keepdim=True) * now
+        weighted = weighted * before + exponentials @ v * now
+        largest = new
+    return weighted / total
+
+
+@chunked_attention.misconception(
     "the scores are divided by the number of features, and not by its root",
     hint="""The chunks are merged as they should be. By what are the scores of the operator divided?""",
     read="attention_operator#why-the-scale",
@@ -1304,7 +1358,7 @@ def decoding_mask_inverted(query, key, value, key_cache, value_cache):
 
 
 @decoding_step.misconception(
-    "the scores of later positions are multiplied by 0, and not hidden",
+    "the scores of later positions are set to 0, and not hidden",
     hint="""A score of 0 is a score like any other, and its exponential is 1. Which score gets the weight
     0?""",
     read="masking#masking-two-wrong",
