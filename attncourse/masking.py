@@ -271,11 +271,12 @@ def influence(function: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
 
     Notes
     -----
-    A True is proof that the output depends on the input. A False is what holds at these
-    inputs: a derivative may be 0 here and not elsewhere (behind a ReLU that is off, or a
-    weight so small that it is rounded to 0), and what is computed without derivatives
-    (``detach``, ``argmax``, comparisons) is not seen. So take random inputs of moderate
-    size, in float64, and switch dropout off. A derivative of NaN counts as True.
+    A True says that some derivative, as computed, is not 0. Where terms cancel on paper only,
+    rounding leaves one of about 1e-17, so look at its size before you call it a leak. A False
+    is what holds at these inputs: a derivative may be 0 here and not elsewhere (behind a ReLU
+    that is off, or a weight so small that it is rounded to 0), and what is computed without
+    derivatives (``detach``, ``argmax``, comparisons) is not seen. So take random inputs of
+    moderate size, in float64, and switch dropout off. A derivative of NaN counts as True.
     """
     require_rows("inputs", inputs)
     if inputs.dim() != 2:

@@ -104,7 +104,8 @@ def hand_in(course, student, answers=RIGHT, timestamp=None):
 def environment(**more):
     """That of a process that finds this module, and no settings of the user."""
     path = os.pathsep.join(filter(None, [HERE, *sys.path]))
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "JUPYTER_CONFIG_DIR": os.devnull, **more}
+    ours = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "JUPYTER_CONFIG_DIR": os.devnull}
+    return {**os.environ, **ours, **more}
 
 
 def gradebook_of(course, url=None):

@@ -180,6 +180,8 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert "4 of 4" in process.stdout.readline()
         family = []
