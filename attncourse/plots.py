@@ -16,7 +16,7 @@ from torch import Tensor
 
 __all__ = ["COLOURS", "attention_map", "use_style"]
 
-#: Blue, vermilion, bluish green, black: the four of Okabe and Ito's that stand out from white.
+#: The four of Okabe and Ito's that stand out from white (blue, vermilion, bluish green, black).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000")
 
 _LINE_STYLES = ("-", "--", "-.", ":")
