@@ -37,7 +37,8 @@ def _layer_norm_cases(seed: int) -> list[Case]:
         )
 
     flat = case(3, 4, note="positions whose features are all the same")
-    flat.inputs["x"] = flat.inputs["x"][:, :1].expand(3, 4).clone()
+    # Few digits, so that their mean is exact however it is summed: a distance from it would be blown up.
+    flat.inputs["x"] = (8 * flat.inputs["x"][:, :1]).round().expand(3, 4) / 8
     return [
         case(3, 6),
         case(4, 4, note="as many positions as features", scale=5.0),
@@ -204,6 +205,100 @@ def normalised_bias_first(x, gain, bias):
     return ((x - x.mean(-1, keepdim=True)) / torch.sqrt(variance + 1e-5) + bias) * gain
 
 
+@layer_norm.misconception(
+    "mean and variance run over the positions, and the variance is divided by one less than their number",
+    hint="""Each position is to be normalised by itself. Over which dimension must the mean be taken? (And by
+    what does `var` divide, unless it is told otherwise?)""",
+    read="transformer#layer-normalisation",
+)
+def normalised_over_positions_as_a_sample(x, gain, bias):
+    variance = x.var(-2, keepdim=True)
+    return (x - x.mean(-2, keepdim=True)) / torch.sqrt(variance + 1e-5) * gain + bias
+
+
+@layer_norm.misconception(
+    "one mean and one variance for everything, the sequences of a batch included",
+    hint="""Then all positions meet in the normalisation, and even different sequences. Each position has a
+    mean and a variance of its own: how many of them are there?""",
+    read="transformer#layer-normalisation",
+)
+def normalised_over_everything(x, gain, bias):
+    return (x - x.mean()) / torch.sqrt(x.var(correction=0) + 1e-5) * gain + bias
+
+
+@layer_norm.misconception(
+    "one mean and one variance for everything, and the variance is divided by one less",
+    hint="""Then all positions meet in the normalisation. Each has a mean and a variance of its own: how many
+    of them are there? (And by what does `var` divide, unless it is told otherwise?)""",
+    read="transformer#layer-normalisation",
+)
+def normalised_over_everything_as_a_sample(x, gain, bias):
+    return (x - x.mean()) / torch.sqrt(x.var() + 1e-5) * gain + bias
+
+
+@layer_norm.misconception(
+    "mean and variance run over the first dimension",
+    hint="""Without a batch, the first dimension is that of the positions; with one, it counts the sequences.
+    It is the features of one position that are to be normalised. Count from the back.""",
+    read="transformer#layer-normalisation",
+)
+def normalised_over_the_first_dimension(x, gain, bias):
+    variance = x.var(0, keepdim=True, correction=0)
+    return (x - x.mean(0, keepdim=True)) / torch.sqrt(variance + 1e-5) * gain + bias
+
+
+@layer_norm.misconception(
+    "the gain is not used",
+    hint="""Which of your arguments do you not read?""",
+    read="transformer#layer-normalisation",
+)
+def normalised_without_gain(x, gain, bias):
+    variance = x.var(-1, keepdim=True, correction=0)
+    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance + 1e-5) + bias
+
+
+@layer_norm.misconception(
+    "the bias is not used",
+    hint="""Which of your arguments do you not read?""",
+    read="transformer#layer-normalisation",
+)
+def normalised_without_bias(x, gain, bias):
+    variance = x.var(-1, keepdim=True, correction=0)
+    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance + 1e-5) * gain
+
+
+@layer_norm.misconception(
+    "the brackets around the difference from the mean are missing",
+    hint="""Python divides before it subtracts. What does your line divide: the difference, or only the
+    mean?""",
+    read="transformer#layer-normalisation",
+)
+def normalised_without_brackets(x, gain, bias):
+    variance = x.var(-1, keepdim=True, correction=0)
+    return x - x.mean(-1, keepdim=True) / torch.sqrt(variance + 1e-5) * gain + bias
+
+
+@layer_norm.misconception(
+    "the squares are added up, and not averaged",
+    hint="""The variance is the *mean* of the squared distances. With twice as many features, of the same
+    size, should the result become smaller?""",
+    read="transformer#layer-normalisation",
+)
+def normalised_by_the_sum_of_squares(x, gain, bias):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / torch.sqrt((centred**2).sum(-1, keepdim=True) + 1e-5) * gain + bias
+
+
+@layer_norm.misconception(
+    "the mean is subtracted, but the squares are those of the features as they were",
+    hint="""The variance is measured around the mean: which numbers must be squared?""",
+    read="transformer#layer-normalisation",
+)
+def normalised_around_zero(x, gain, bias):
+    mean_square = (x**2).mean(-1, keepdim=True)
+    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(mean_square + 1e-5) * gain + bias
+
+
 # ---------------------------------------------------------------------------------------
 # The MLP
 # ---------------------------------------------------------------------------------------
@@ -330,6 +425,35 @@ def mlp_from_the_left(x, W_1, b_1, W_2, b_2):
 )
 def mlp_for_columns(x, W_1, b_1, W_2, b_2):
     return W_2 @ torch.relu(W_1 @ x + b_1) + b_2
+
+
+@mlp.misconception(
+    "the first bias is missing",
+    hint="""Which of your arguments do you not read? Without it, a hidden feature can only switch on where the
+    weighted sum passes 0.""",
+    read="transformer#fetch-then-think",
+)
+def mlp_without_first_bias(x, W_1, b_1, W_2, b_2):
+    return torch.relu(x @ W_1) @ W_2 + b_2
+
+
+@mlp.misconception(
+    "the second bias is missing",
+    hint="""Which of your arguments do you not read?""",
+    read="transformer#fetch-then-think",
+)
+def mlp_without_second_bias(x, W_1, b_1, W_2, b_2):
+    return torch.relu(x @ W_1 + b_1) @ W_2
+
+
+@mlp.misconception(
+    "the ReLU stands before the first matrix",
+    hint="""Applied to the input, the ReLU throws away all features that are negative, and the two matrices
+    behind it are one. Which numbers is it to bend?""",
+    read="transformer#fetch-then-think",
+)
+def mlp_relu_first(x, W_1, b_1, W_2, b_2):
+    return (torch.relu(x) @ W_1 + b_1) @ W_2 + b_2
 
 
 # ---------------------------------------------------------------------------------------
@@ -567,6 +691,103 @@ def block_mlp_first(x, attend, mlp, norm_1, norm_2, norm):
     return norm_2(z + attend(z))
 
 
+@transformer_block.misconception(
+    "nothing is normalised",
+    hint="""You are handed two normalisations. Where in the block do they belong, for each of the two
+    words?""",
+    read="transformer#pre-and-post",
+)
+def block_without_norms(x, attend, mlp, norm_1, norm_2, norm):
+    z = x + attend(x)
+    return z + mlp(z)
+
+
+@transformer_block.misconception(
+    "the normalisation stands in both places, before the step and after the sum",
+    hint="""It is one or the other: before the step with "pre", after the sum with "post".""",
+    read="transformer#pre-and-post",
+)
+def block_with_both(x, attend, mlp, norm_1, norm_2, norm):
+    z = norm_1(x + attend(norm_1(x)))
+    return norm_2(z + mlp(norm_2(z)))
+
+
+@transformer_block.misconception(
+    "in a pre-norm block, what the step returns is normalised",
+    hint="""There are three places beside a step: before it, after it but before the sum, and after the sum.
+    Which of them is meant by "pre"?""",
+    read="transformer#pre-and-post",
+)
+def block_pre_behind_the_step(x, attend, mlp, norm_1, norm_2, norm):
+    if norm == "pre":
+        z = x + norm_1(attend(x))
+        return z + norm_2(mlp(z))
+    z = norm_1(x + attend(x))
+    return norm_2(z + mlp(z))
+
+
+@transformer_block.misconception(
+    "the two normalisations are exchanged",
+    hint="""Each has learned its gain for one step: `norm_1` for the attention, `norm_2` for the MLP.""",
+    read="transformer#block-in-full",
+)
+def block_norms_exchanged(x, attend, mlp, norm_1, norm_2, norm):
+    if norm == "pre":
+        z = x + attend(norm_2(x))
+        return z + mlp(norm_1(z))
+    z = norm_2(x + attend(x))
+    return norm_1(z + mlp(z))
+
+
+@transformer_block.misconception(
+    "in a pre-norm block, the MLP gets what has not been normalised",
+    hint="""The attention gets a normalised copy. What about the second step?""",
+    read="transformer#pre-and-post",
+)
+def block_pre_second_norm_missing(x, attend, mlp, norm_1, norm_2, norm):
+    if norm == "pre":
+        z = x + attend(norm_1(x))
+        return z + mlp(z)
+    z = norm_1(x + attend(x))
+    return norm_2(z + mlp(z))
+
+
+@transformer_block.misconception(
+    "in a post-norm block, only the second sum is normalised",
+    hint="""There is a sum after each step, so there are two. Which of your arguments does that branch not
+    use?""",
+    read="transformer#pre-and-post",
+)
+def block_post_first_norm_missing(x, attend, mlp, norm_1, norm_2, norm):
+    if norm == "pre":
+        z = x + attend(norm_1(x))
+        return z + mlp(norm_2(z))
+    z = x + attend(x)
+    return norm_2(z + mlp(z))
+
+
+@transformer_block.misconception(
+    "there is one sum around both steps, instead of one around each",
+    hint="""Draw the straight line from the input to the output. How many plus signs stand on it?""",
+    read="transformer#residuals",
+)
+def block_one_sum(x, attend, mlp, norm_1, norm_2, norm):
+    if norm == "pre":
+        return x + mlp(norm_2(attend(norm_1(x))))
+    return norm_2(x + mlp(norm_1(attend(x))))
+
+
+@transformer_block.misconception(
+    "the MLP is missing",
+    hint="""The block has fetched, and has not thought yet. Which of your arguments do you not use?""",
+    read="transformer#block-in-full",
+)
+def block_without_mlp(x, attend, mlp, norm_1, norm_2, norm):
+    if norm == "pre":
+        return x + attend(norm_1(x))
+    return norm_1(x + attend(x))
+
+
 # ---------------------------------------------------------------------------------------
 # The decoder's block
 # ---------------------------------------------------------------------------------------
@@ -769,6 +990,186 @@ def decoder_strict_mask(x, memory, attend, look, mlp, norms):
     return x + mlp(norms[2](x))
 
 
+@decoder_block.misconception(
+    "the cross-attention is causal, too, aligned at the end",
+    hint="""The memory is complete before the first letter is written, so there is no future in it, however
+    the two sequences are laid side by side. Which of the two attentions must not look ahead?""",
+    read="transformer#three-forms",
+)
+def decoder_with_causal_memory_at_the_end(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    target, source = x.shape[-2], memory.shape[-2]
+    mask = torch.ones(target, source, dtype=torch.bool).tril(source - target)
+    x = x + look(norms[1](x), memory, mask)
+    return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "there are no residuals: what a step finds replaces its input",
+    hint="""Each of the three steps adds to what is there, so that nothing known is lost.""",
+    read="transformer#residuals",
+)
+def decoder_without_residuals(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = attend(n, n, mask)
+    x = look(norms[1](x), memory)
+    return mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "the residual around the self-attention is missing",
+    hint="""Each of the three steps adds to what is there. After yours, a position has forgotten itself.""",
+    read="transformer#residuals",
+)
+def decoder_without_self_residual(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = attend(n, n, mask)
+    x = x + look(norms[1](x), memory)
+    return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "the residual around the MLP is missing",
+    hint="""Each of the three steps adds to what is there. What does your last line return?""",
+    read="transformer#residuals",
+)
+def decoder_without_mlp_residual(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    x = x + look(norms[1](x), memory)
+    return mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "each step is added to the normalised input",
+    hint="""The sum is to carry the input itself, as it came. Only the step gets a normalised copy. Is your
+    `x` still the old one when you add to it?""",
+    read="transformer#pre-and-post",
+)
+def decoder_adds_to_the_normalised(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    x = norms[0](x)
+    x = x + attend(x, x, mask)
+    x = norms[1](x)
+    x = x + look(x, memory)
+    x = norms[2](x)
+    return x + mlp(x)
+
+
+@decoder_block.misconception(
+    "the queries of the cross-attention are not normalised",
+    hint="""Each of the three steps of a pre-norm block gets a normalised copy. Which of the norms do you not
+    use?""",
+    read="transformer#pre-and-post",
+)
+def decoder_cross_not_normalised(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    x = x + look(x, memory)
+    return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "the self-attention gets what has not been normalised",
+    hint="""Each of the three steps of a pre-norm block gets a normalised copy. Which of the norms do you not
+    use?""",
+    read="transformer#pre-and-post",
+)
+def decoder_self_not_normalised(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    x = x + attend(x, x, mask)
+    x = x + look(norms[1](x), memory)
+    return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "the cross-attention asks with the normalised copy from before the self-attention",
+    hint="""What has been found by the first step is not in that copy. Of which numbers must the second norm
+    be taken?""",
+    read="transformer#three-forms",
+)
+def decoder_asks_with_the_old_copy(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    x = x + look(n, memory)
+    return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "the first normalisation is used for every step",
+    hint="""Each step has a normalisation of its own, with a gain of its own. Which of the norms do you
+    use?""",
+    read="transformer#block-in-full",
+)
+def decoder_one_norm(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    x = x + look(norms[0](x), memory)
+    return x + mlp(norms[0](x))
+
+
+@decoder_block.misconception(
+    "the two attentions are exchanged",
+    hint="""`attend` is the self-attention, `look` the cross-attention: they have weights of their own, each
+    for its purpose.""",
+    read="transformer#three-forms",
+)
+def decoder_attentions_exchanged(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + look(n, n, mask)
+    x = x + attend(norms[1](x), memory)
+    return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "the weights of the self-attention are used for the cross-attention, too",
+    hint="""You are handed two attentions. Which of your arguments do you not use?""",
+    read="transformer#three-forms",
+)
+def decoder_attends_twice(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    x = x + attend(norms[1](x), memory)
+    return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "there is no cross-attention",
+    hint="""A decoder that never looks at the source writes the same whatever it is to translate. Which of
+    your arguments do you not use?""",
+    read="transformer#three-forms",
+)
+def decoder_without_cross_attention(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "the mask is the other way round: what may be seen is hidden",
+    hint="""In this course, as in `scaled_dot_product_attention`, True means: may attend. Only PyTorch's
+    layers have it the other way.""",
+    read="masking#two-polarities",
+)
+def decoder_mask_inverted(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).triu(1)
+    n = norms[0](x)
+    x = x + attend(n, n, mask)
+    x = x + look(norms[1](x), memory)
+    return x + mlp(norms[2](x))
+
+
 # ---------------------------------------------------------------------------------------
 # A stack that sees only the past
 # ---------------------------------------------------------------------------------------
@@ -958,6 +1359,56 @@ def stack_of_one_block(x, blocks, norm):
     return norm(x)
 
 
+@causal_stack.misconception(
+    "the mask is the other way round: what may be seen is hidden",
+    hint="""In this course, as in `scaled_dot_product_attention`, True means: may attend. Only PyTorch's
+    layers have it the other way.""",
+    read="masking#two-polarities",
+)
+def stack_mask_inverted(x, blocks, norm):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).triu(1)
+    for block in blocks:
+        x = block(x, mask)
+    return norm(x)
+
+
+@causal_stack.misconception(
+    "the normalisation stands at the start of the stack, and not at its end",
+    hint="""Every pre-norm block normalises what its own steps get. What is it that nobody has normalised yet,
+    when the last block is done?""",
+    read="transformer#pre-and-post",
+)
+def stack_norm_at_the_start(x, blocks, norm):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    x = norm(x)
+    for block in blocks:
+        x = block(x, mask)
+    return x
+
+
+@causal_stack.misconception(
+    "the input of every block is normalised",
+    hint="""The blocks are pre-norm: each normalises what its own steps get, and carries the sum on as it is.
+    Where does the normalisation that you are given belong?""",
+    read="transformer#pre-and-post",
+)
+def stack_norm_before_every_block(x, blocks, norm):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    for block in blocks:
+        x = block(norm(x), mask)
+    return norm(x)
+
+
+@causal_stack.misconception(
+    "only the first block is used: the function returns inside the loop",
+    hint="""How often does your loop go round? How far is the `return` indented?""",
+    read="transformer#transformer-stack",
+)
+def stack_returns_in_the_loop(x, blocks, norm):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    return norm(blocks[0](x, mask))
+
+
 # ---------------------------------------------------------------------------------------
 # How many parameters
 # ---------------------------------------------------------------------------------------
@@ -1127,6 +1578,113 @@ def count_decoder_only(model_dim, hidden_dim, num_encoder_blocks, num_decoder_bl
     attention = 4 * (model_dim**2 + model_dim)
     mlp = 2 * model_dim * hidden_dim + hidden_dim + model_dim
     return num_decoder_blocks * (2 * attention + mlp + 6 * model_dim)
+
+
+@stack_parameters.misconception(
+    "a block of the decoder is counted as two of the encoder, with two MLPs",
+    hint="""It has one step more, not two. How many attentions, MLPs and normalisations are there in it?""",
+    read="transformer#three-forms",
+)
+def count_two_mlps_in_the_decoder(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * (model_dim**2 + model_dim)
+    mlp = 2 * model_dim * hidden_dim + hidden_dim + model_dim
+    encoder = num_encoder_blocks * (attention + mlp + 4 * model_dim)
+    return encoder + 2 * num_decoder_blocks * (attention + mlp + 4 * model_dim)
+
+
+@stack_parameters.misconception(
+    "one layer normalisation is counted for each block, and not for each step",
+    hint="""Each step of a block has its own. How many steps are there in each kind of block?""",
+    read="transformer#block-in-full",
+)
+def count_one_norm_a_block(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * (model_dim**2 + model_dim)
+    mlp = 2 * model_dim * hidden_dim + hidden_dim + model_dim
+    encoder = num_encoder_blocks * (attention + mlp + 2 * model_dim)
+    return encoder + num_decoder_blocks * (2 * attention + mlp + 2 * model_dim)
+
+
+@stack_parameters.misconception(
+    "the normalisations at the end of the stacks are counted",
+    hint="""Asked for are the blocks only. Which of what you have counted belongs to no block?""",
+    read="transformer#pre-and-post",
+)
+def count_norms_at_the_ends(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * (model_dim**2 + model_dim)
+    mlp = 2 * model_dim * hidden_dim + hidden_dim + model_dim
+    encoder = num_encoder_blocks * (attention + mlp + 4 * model_dim)
+    return encoder + num_decoder_blocks * (2 * attention + mlp + 6 * model_dim) + 4 * model_dim
+
+
+@stack_parameters.misconception(
+    "only the matrices are counted: no biases and no normalisations",
+    hint="""A vector is added after every matrix, and every step has a layer normalisation with its two
+    vectors.""",
+    read="transformer#paper-sizes",
+)
+def count_matrices_only(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention, mlp = 4 * model_dim**2, 2 * model_dim * hidden_dim
+    encoder = num_encoder_blocks * (attention + mlp)
+    return encoder + num_decoder_blocks * (2 * attention + mlp)
+
+
+@stack_parameters.misconception(
+    "the attention is counted with one bias",
+    hint="""A vector is added after each of its four matrices.""",
+    read="transformer#paper-sizes",
+)
+def count_one_bias_of_the_attention(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * model_dim**2 + model_dim
+    mlp = 2 * model_dim * hidden_dim + hidden_dim + model_dim
+    encoder = num_encoder_blocks * (attention + mlp + 4 * model_dim)
+    return encoder + num_decoder_blocks * (2 * attention + mlp + 6 * model_dim)
+
+
+@stack_parameters.misconception(
+    "both biases of the MLP are counted with the hidden features",
+    hint="""A bias is as long as what it is added to. To what is the second one added?""",
+    read="transformer#fetch-then-think",
+)
+def count_mlp_biases_both_hidden(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * (model_dim**2 + model_dim)
+    mlp = 2 * model_dim * hidden_dim + 2 * hidden_dim
+    encoder = num_encoder_blocks * (attention + mlp + 4 * model_dim)
+    return encoder + num_decoder_blocks * (2 * attention + mlp + 6 * model_dim)
+
+
+@stack_parameters.misconception(
+    "both biases of the MLP are counted with the features of the model",
+    hint="""A bias is as long as what it is added to. To what is the first one added?""",
+    read="transformer#fetch-then-think",
+)
+def count_mlp_biases_both_model(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * (model_dim**2 + model_dim)
+    mlp = 2 * model_dim * hidden_dim + 2 * model_dim
+    encoder = num_encoder_blocks * (attention + mlp + 4 * model_dim)
+    return encoder + num_decoder_blocks * (2 * attention + mlp + 6 * model_dim)
+
+
+@stack_parameters.misconception(
+    "the decoder is left out",
+    hint="""Both stacks learn. Which of your arguments do you not use?""",
+    read="transformer#three-forms",
+)
+def count_encoder_only(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * (model_dim**2 + model_dim)
+    mlp = 2 * model_dim * hidden_dim + hidden_dim + model_dim
+    return num_encoder_blocks * (attention + mlp + 4 * model_dim)
+
+
+@stack_parameters.misconception(
+    "encoder and decoder are exchanged",
+    hint="""Which of the two has blocks that look at another sequence, with an attention more?""",
+    read="transformer#three-forms",
+)
+def count_exchanged(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * (model_dim**2 + model_dim)
+    mlp = 2 * model_dim * hidden_dim + hidden_dim + model_dim
+    encoder = num_decoder_blocks * (attention + mlp + 4 * model_dim)
+    return encoder + num_encoder_blocks * (2 * attention + mlp + 6 * model_dim)
 
 
 # ---------------------------------------------------------------------------------------
@@ -1438,7 +1996,8 @@ def decodes_from_the_last_letter(next_scores, start, end, max_length):
 
 @greedy_decode.misconception(
     "one letter fewer than max_length is written",
-    hint="""`written` begins with the start, which does not count. How long may it become?""",
+    hint="""`written` begins with the start, which does not count. How long may it become? And if you cut
+    something off at the end: is it always the sign of the end that stands there?""",
     read="transformer#writing",
 )
 def decodes_one_too_few(next_scores, start, end, max_length):
@@ -1480,3 +2039,50 @@ def decodes_without_start(next_scores, start, end, max_length):
             break
         letters.append(letter)
     return letters
+
+
+@greedy_decode.misconception(
+    "the largest of all scores is looked for, in all the rows",
+    hint="""`argmax()` without a row looks through the whole matrix, and counts on from row to row. Which row
+    says what comes next?""",
+    read="transformer#writing",
+)
+def decodes_from_all_rows(next_scores, start, end, max_length):
+    written = [start]
+    while len(written) <= max_length:
+        letter = int(next_scores(written).argmax())
+        if letter == end:
+            break
+        written.append(letter)
+    return written[1:]
+
+
+@greedy_decode.misconception(
+    "`max_length` is not looked at",
+    hint="""A model that never finds an end would write for ever. When else is it to stop?""",
+    read="transformer#writing",
+)
+def decodes_without_limit(next_scores, start, end, max_length):
+    written = [start]
+    while True:
+        letter = int(next_scores(written)[-1].argmax())
+        if letter == end:
+            break
+        written.append(letter)
+    return written[1:]
+
+
+@greedy_decode.misconception(
+    "the first letter is written from nothing, without the start",
+    hint="""The model must have something to look at when it writes its first letter. What is the start
+    for?""",
+    read="transformer#writing",
+)
+def decodes_from_nothing(next_scores, start, end, max_length):
+    written = []
+    while len(written) < max_length:
+        letter = int(next_scores(written)[-1].argmax())
+        if letter == end:
+            break
+        written.append(letter)
+    return written

@@ -52,6 +52,16 @@ def running_total__afresh_for_every_row(scores):
     return torch.stack(rows)
 
 
+def running_total__unseen_scores_skipped(scores):
+    largest, total, rows = -math.inf, 0.0, []
+    for score in scores:
+        if score != -math.inf:
+            old, largest = largest, max(largest, score.item())
+            total = total * math.exp(old - largest) + math.exp(score - largest)
+        rows.append((largest, total))
+    return torch.tensor(rows, dtype=scores.dtype)
+
+
 # Merging --------------------------------------------------------------------------------
 
 
@@ -75,6 +85,20 @@ def merge_partials__stacked(first, second):
     m = largest.amax(0)
     factors = (largest - m.clamp(min=torch.finfo(m.dtype).min)).exp()
     return [m, (factors * total).sum(0), (factors * weighted).sum(0)]
+
+
+def merge_partials__not_a_number_is_nothing(first, second):
+    (m1, l1, o1), (m2, l2, o2) = first, second
+    m = torch.max(m1, m2)
+    a, b = torch.exp(m1 - m).nan_to_num(0.0), torch.exp(m2 - m).nan_to_num(0.0)
+    return m, a * l1 + b * l2, a * o1 + b * o2
+
+
+def merge_partials__distance_of_the_two(first, second):
+    (m1, l1, o1), (m2, l2, o2) = first, second
+    factor = torch.exp(-(m1 - m2).abs()).nan_to_num()
+    a, b = torch.where(m1 >= m2, 1.0, factor), torch.where(m1 >= m2, factor, 1.0)
+    return [torch.maximum(m1, m2), a * l1 + b * l2, a * o1 + b * o2]
 
 
 def merge_partials__row_by_row(first, second):
@@ -138,10 +162,27 @@ def chunked_attention__one_query_at_a_time(query, key, value, chunk_size):
     return torch.stack(outputs)
 
 
+def chunked_attention__queries_cut_as_well(query, key, value, chunk_size):
+    outputs = []
+    for q in query.split(chunk_size, dim=-2):
+        largest, total, weighted = torch.full_like(q[..., :1], -math.inf), 0, 0
+        for k, v in zip(key.split(chunk_size, dim=-2), value.split(chunk_size, dim=-2), strict=True):
+            scores = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
+            new = torch.maximum(largest, scores.max(dim=-1, keepdim=True).values)
+            factor, exponentials = (largest - new).exp(), (scores - new).exp()
+            total = total * factor + exponentials.sum(dim=-1, keepdim=True)
+            weighted = weighted * factor + exponentials @ v
+            largest = new
+        outputs.append(weighted / total)
+    return torch.cat(outputs, dim=-2)
+
+
 def chunked_attention__two_passes(query, key, value, chunk_size):
     keys, values = key.split(chunk_size, -2), value.split(chunk_size, -2)
     query = query / math.sqrt(query.shape[-1])
-    largest = torch.stack([(query @ k.transpose(-2, -1)).amax(-1, keepdim=True) for k in keys]).amax(0)
+    largest = torch.full_like(query[..., :1], -math.inf)
+    for k in keys:
+        largest = torch.maximum(largest, (query @ k.transpose(-2, -1)).amax(-1, keepdim=True))
     exponentials = ((query @ k.transpose(-2, -1) - largest).exp() for k in keys)
     pairs = [(e.sum(-1, keepdim=True), e @ v) for e, v in zip(exponentials, values, strict=True)]
     return sum(weighted for _, weighted in pairs) / sum(total for total, _ in pairs)
@@ -177,6 +218,15 @@ def decoding_step__last_rows_of_everything(query, key, value, key_cache, value_c
     future = torch.ones(known + new, known + new, dtype=torch.bool).triu(1)
     output = torch.softmax(scores.masked_fill(future, -math.inf), -1) @ values
     return [output[..., known:, :], keys, values]
+
+
+def decoding_step__compared_positions(query, key, value, key_cache, value_cache):
+    keys, values = torch.cat((key_cache, key), -2), torch.cat((value_cache, value), -2)
+    own = torch.arange(key_cache.shape[-2], keys.shape[-2])
+    seen = torch.arange(keys.shape[-2]) <= own[:, None]
+    scores = torch.where(seen, query @ keys.transpose(-2, -1) / math.sqrt(query.shape[-1]), -math.inf)
+    exponentials = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return exponentials @ values / exponentials.sum(-1, keepdim=True), keys, values
 
 
 # The size of the cache ------------------------------------------------------------------

@@ -32,6 +32,12 @@ def layer_norm__var_mean(x, gain, bias):
     return torch.addcmul(bias, (x - mean) / (variance + 1e-5).sqrt(), gain)
 
 
+def layer_norm__mean_given_its_dimension_back(x, gain, bias):
+    centred = x - x.sum(-1).unsqueeze(-1) / x.shape[-1]
+    deviation = (x.var(-1, unbiased=False) + 1e-5).sqrt()
+    return gain * centred / deviation[..., None] + bias
+
+
 # The MLP --------------------------------------------------------------------------------
 
 
@@ -61,6 +67,15 @@ def mlp__hidden_features_one_by_one(x, W_1, b_1, W_2, b_2):
         feature = torch.relu((x * W_1[:, h]).sum(-1) + b_1[h])
         y += feature[..., None] * W_2[h]
     return y
+
+
+def mlp__row_by_row(x, W_1, b_1, W_2, b_2):
+    rows = []
+    for row in x.reshape(-1, x.shape[-1]):
+        hidden = row @ W_1 + b_1
+        hidden[hidden < 0] = 0
+        rows.append(hidden @ W_2 + b_2)
+    return torch.stack(rows).reshape(x.shape)
 
 
 # The block ------------------------------------------------------------------------------
@@ -94,6 +109,15 @@ def transformer_block__sum_of_contributions(x, attend, mlp, norm_1, norm_2, norm
     return post_2(thought + z)
 
 
+def transformer_block__half_by_half(x, attend, mlp, norm_1, norm_2, norm):
+    def half(x, step, normalise):
+        if norm == "pre":
+            return x + step(normalise(x))
+        return normalise(x + step(x))
+
+    return half(half(x, attend, norm_1), mlp, norm_2)
+
+
 # The decoder's block --------------------------------------------------------------------
 
 
@@ -122,6 +146,16 @@ def decoder_block__steps_in_a_list(x, memory, attend, look, mlp, norms):
     for step, norm in zip(steps, norms, strict=True):
         x = x + step(norm(x))
     return x
+
+
+def decoder_block__all_of_the_memory_allowed(x, memory, attend, look, mlp, norms):
+    length = x.shape[-2]
+    past = torch.zeros(length, length, dtype=torch.bool)
+    for t in range(length):
+        past[t, : t + 1] = True
+    x = x + attend(norms[0](x), norms[0](x), past)
+    x = x + look(norms[1](x), memory, torch.ones(length, memory.shape[-2], dtype=torch.bool))
+    return x + mlp(norms[2](x))
 
 
 # A stack that sees only the past --------------------------------------------------------
@@ -180,6 +214,19 @@ def stack_parameters__counted_in_pytorch(model_dim, hidden_dim, num_encoder_bloc
         return sum(p.numel() for p in module.parameters())
 
     return num_encoder_blocks * count(encoder) + num_decoder_blocks * count(decoder)
+
+
+def stack_parameters__counted_in_linear_layers(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    def layer(inputs, outputs):
+        return (inputs + 1) * outputs
+
+    attention = 4 * layer(model_dim, model_dim)
+    steps = {"attend": attention, "look": attention}
+    steps["think"] = layer(model_dim, hidden_dim) + layer(hidden_dim, model_dim)
+    total = 0
+    for number, names in ((num_encoder_blocks, "attend think"), (num_decoder_blocks, "attend look think")):
+        total += number * sum(steps[name] + 2 * model_dim for name in names.split())
+    return total
 
 
 # What is predicted from what ------------------------------------------------------------
@@ -246,3 +293,11 @@ def greedy_decode__recursion(next_scores, start, end, max_length):
         return after([*written, letter])
 
     return after([start])
+
+
+def greedy_decode__cut_at_the_end(next_scores, start, end, max_length):
+    written = [start]
+    for _ in range(max_length):
+        written.append(next_scores(torch.tensor(written)).argmax(-1)[-1].item())
+    letters = written[1:]
+    return letters[: letters.index(end)] if end in letters else letters
