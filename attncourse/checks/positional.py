@@ -737,7 +737,7 @@ def _rotary_cases(seed: int) -> list[Case]:
         case(2, 3, 4, 6, first=1, note="two batch dimensions, memory the other way round", contiguous=False),
         case(1, 2, first=3, note="a single position"),
         Case(
-            {"x": normal(3, 4, dtype=torch.float64), "positions": torch.tensor([4, 9, 2])},
+            {"x": normal(3, 6, dtype=torch.float64), "positions": torch.tensor([4, 900, 20])},
             "positions in any order, double precision",
         ),
     ]
@@ -857,6 +857,20 @@ def rotary_small_base(x, positions):
 
 
 @rotary.misconception(
+    "the angles are of single precision where x is of double",
+    hint="""`torch.arange` divided by a whole number is of single precision, and an angle of hundreds is then
+    rounded in the fourth or fifth digit behind the point. `arange` takes a `dtype`.""",
+    read="positional#rotary-encoding",
+)
+def rotary_single_precision(x, positions):
+    dim = x.shape[-1]
+    angles = positions[:, None] / 10_000 ** (torch.arange(0, dim, 2) / dim)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+
+@rotary.misconception(
     "all pairs are turned by the same angle",
     hint="""The first pair is turned by the position itself. The others turn more slowly, each by its own
     frequency, like the hands of a clock.""",
@@ -904,8 +918,8 @@ alibi_slopes = Task("alibi_slopes", positional.alibi_slopes, _alibi_slopes_cases
 
 @alibi_slopes.misconception(
     "the formula for powers of two is used for all head counts",
-    hint="""It gives slopes for any number, and reasonable ones. But the paper's models, and all that follow
-    them, have others if the number of heads is no power of two.""",
+    hint="""It gives slopes for any number, and reasonable ones. But the authors' program has others if the
+    number of heads is no power of two, and so has this exercise: read on after the formula.""",
     read="positional#alibi",
 )
 def slopes_plain(num_heads):
