@@ -42,7 +42,7 @@ grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attentio
 test: $(READY) ## run the tests
 	$(IN_VENV) pytest -n auto --dist loadfile
 
-screenshots: $(READY) ## photograph JupyterLab and the formgrader for the book (needs Chromium)
+screenshots: $(READY) ## photograph JupyterLab, formgrader and report for the book (needs Chromium)
 	$(IN_VENV) python book/screenshots.py
 
 clean: ## remove .venv, the built book and caches; never homework, submissions or marks

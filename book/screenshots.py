@@ -1,4 +1,4 @@
-"""Photograph JupyterLab and the formgrader for the book: `make screenshots` writes them into book/images/.
+"""Photograph JupyterLab, formgrader and report for the book: `make screenshots` writes them to book/images/.
 
 A small class is made up and graded in a temporary folder, JupyterLab is started on it, and a browser goes
 where students and instructors go. A function whose name begins with `photograph_` is one picture: it gets
@@ -130,6 +130,11 @@ def photograph_grading(page: Page, address: str) -> None:
         if "This looks like" in page.content():
             break
     page.get_by_text("This looks like").first.scroll_into_view_if_needed()
+
+
+def photograph_report(page: Page, address: str) -> None:
+    page.goto(f"{address}files/reports/{UNIT}.html", referer=address)
+    expect(page.locator("h1")).to_have_text(f"{UNIT}: class report")
 
 
 def main() -> None:

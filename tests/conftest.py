@@ -10,6 +10,9 @@ import pytest
 # Programs that tests start find this environment's (nbgrader calls alembic by its bare name).
 os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
 
+# One process of tests on each core: more threads would only be in each other's way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Whether a test passes does not depend on how busy the machine is.
 hypothesis.settings.register_profile("attncourse", deadline=None)
 hypothesis.settings.load_profile("attncourse")

@@ -16,7 +16,7 @@ from attncourse.checks.probe import Answer, Foreign, probe
 if TYPE_CHECKING:
     from attncourse.checks.task import Case, Misconception, Plain, Task
 
-WIDTH = 88
+WIDTH = 80  # what fits beside the file browser on a laptop
 
 # Summing in another order changes the last digits; a mistake changes the first ones.
 TOLERANCE = {torch.float64: (1e-7, 1e-9), torch.float32: (1e-4, 1e-5)}  # relative, absolute
