@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from attncourse import masking, permutation
 from attncourse.attention_operator import attention_weights
-from attncourse.checks.probe import Misfit, given
+from attncourse.checks.probe import Misfit, given, plain
 from attncourse.checks.task import Case, Task, in_any_order, normal_source
 
 
@@ -104,6 +105,29 @@ def permute_rows_in_turn(x, permutation):
     return x
 
 
+@permute_rows.misconception(
+    "the second dimension is permuted, which without a batch holds the features",
+    hint="""In a batch the second dimension holds the positions, without one it holds the features. Which
+    dimension is it both times, counted from the back?""",
+    read="permutation#permuting-rows",
+)
+def permute_rows_second_dimension(x, permutation):
+    return x[:, permutation]
+
+
+@permute_rows.misconception(
+    "rows are overwritten before they have been read",
+    hint="""The first step puts a row at position 0, and what stood there is gone, although it is wanted later
+    on. Read from the old sequence, and write into a new one.""",
+    read="permutation#permuting-rows",
+)
+def permute_rows_overwritten(x, permutation):
+    x = x.clone()
+    for i, j in enumerate(permutation.tolist()):
+        x[..., i, :] = x[..., j, :].clone()
+    return x
+
+
 # ---------------------------------------------------------------------------------------
 # Undo a permutation
 # ---------------------------------------------------------------------------------------
@@ -175,6 +199,16 @@ def unshuffled_unchanged(permuted, permutation):
     return permuted.clone()
 
 
+@unshuffled.misconception(
+    "the inverse is right, and applied to the first dimension, which in a batch is not the positions",
+    hint="""The order is the right one. But in a batch the first dimension counts the sequences. Count the
+    dimension of the positions from the back.""",
+    read="permutation#permuting-rows",
+)
+def unshuffled_first_dimension(permuted, permutation):
+    return permuted[permutation.argsort()]
+
+
 # ---------------------------------------------------------------------------------------
 # A memory in another order
 # ---------------------------------------------------------------------------------------
@@ -229,6 +263,16 @@ def sorted_each_by_itself(key, value):
 )
 def sorted_feature_by_feature(key, value):
     return key.sort(dim=0).values, value[key[:, 0].argsort()]
+
+
+@sorted_memory.misconception(
+    "every feature is sorted on its own, in the keys and in the values",
+    hint="""`torch.sort` along the rows sorts each column by itself. Afterwards a row holds the features of
+    several entries. Ask for the *order* of one column, and move whole rows.""",
+    read="permutation#keys-with-values",
+)
+def sorted_every_feature(key, value):
+    return key.sort(dim=0).values, value.sort(dim=0).values
 
 
 @sorted_memory.misconception(
@@ -342,6 +386,26 @@ def permuted_mask_one_order(mask, query_permutation, key_permutation):
     return mask[..., query_permutation, :][..., query_permutation]
 
 
+@permuted_mask.misconception(
+    "the first two dimensions are permuted, which in a batch are not queries and keys",
+    hint="""With a batch in front, queries and keys are the last two dimensions. Count from the back.""",
+    read="permutation#masks-move-along",
+)
+def permuted_mask_first_dimensions(mask, query_permutation, key_permutation):
+    return mask[query_permutation][:, key_permutation]
+
+
+@permuted_mask.misconception(
+    "the two orders are read in pairs: the first of one with the first of the other",
+    hint="""Two lists in one pair of square brackets are read together: first entries, second entries, and so
+    on, which gives one number for each. Wanted is every row with every column. Take the rows first, and
+    the columns of what comes out.""",
+    read="permutation#masks-move-along",
+)
+def permuted_mask_in_pairs(mask, query_permutation, key_permutation):
+    return mask[..., query_permutation, key_permutation]
+
+
 # ---------------------------------------------------------------------------------------
 # The two testers, and which layer is which
 # ---------------------------------------------------------------------------------------
@@ -403,6 +467,7 @@ _LAYERS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
         "neither",
     ),
     "the sums up to each position": (lambda x: x.cumsum(0), "neither"),
+    "the sums from each position on": (lambda x: x.flip(0).cumsum(0).flip(0), "neither"),
     "self-attention with large numbers": (lambda x: 1e6 * _attend(x), "equivariant"),
     "the largest numbers minus the smallest": (
         lambda x: x.amax(0, keepdim=True) - x.amin(0, keepdim=True),
@@ -412,8 +477,16 @@ _LAYERS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 }
 
 
-def _named_layer(name: str) -> Callable[[Tensor], Tensor]:
-    return given(_LAYERS[name][0])
+def _watched_layer(name: str, x: Tensor) -> tuple[Callable[[Tensor], Tensor], set[bytes]]:
+    """The layer, and a set in which it keeps up to two inputs, other than x, that it was called with."""
+    own, tried = x.numpy().tobytes(), set()
+
+    def layer(z: Tensor) -> Tensor:
+        if len(tried) < 2 and isinstance(z, Tensor) and z.shape == x.shape:
+            tried.update({z.detach().numpy().tobytes()} - {own})
+        return _LAYERS[name][0](z)
+
+    return given(layer), tried
 
 
 def _layer_cases(*names: str) -> Callable[[int], list[Case]]:
@@ -427,8 +500,12 @@ def _layer_cases(*names: str) -> Callable[[int], list[Case]]:
     return cases
 
 
+_YES = (True, "equivariant", "invariant", "both")
+
+
 def _ask_about_layer(answer: Callable, inputs: dict[str, Any]) -> Any:
-    layer, x = _named_layer(inputs["layer"]), inputs["x"]
+    x = inputs["x"]
+    layer, tried = _watched_layer(inputs["layer"], x)
     try:
         value = answer(layer, x)
     except IndexError:
@@ -441,7 +518,12 @@ def _ask_about_layer(answer: Callable, inputs: dict[str, Any]) -> Any:
         ) from None
     # `(a == b).all()` is a tensor, and a yes or no all the same.
     if isinstance(value, Tensor) and value.dtype == torch.bool and value.numel() == 1:
-        return value.item()
+        value = value.item()
+    # The powers of one permutation are never all permutations, so a yes needs two at least.
+    says_yes = isinstance(value, bool | np.bool_ | str) and value in _YES
+    if says_yes and len(tried) < 2:
+        number = "no other order" if not tried else "a single other order"
+        raise Misfit(f"{plain(value)!r} is said after {number} of the positions was tried")
     return value
 
 
@@ -467,9 +549,9 @@ is_equivariant = Task(
 
 
 @is_equivariant.misconception(
-    "only the identity is tried",
-    hint="""The identity changes nothing, so every layer passes. Look at the permutations that you try: does
-    any of them move a position?""",
+    "no order is tried but the one that was given",
+    hint="""An output with a row for each position may follow a permutation or not, and the identity, which
+    changes nothing, does not tell. Does any permutation that you try move a position?""",
     read="permutation#property-tests",
 )
 def equivariant_under_identity(layer, x):
@@ -512,30 +594,32 @@ def equivariant_under_shift(layer, x):
 
 
 @is_equivariant.misconception(
-    "the output is permuted the wrong way",
+    "the output is not permuted as the input is",
     hint="""The output of the permuted input is compared with sigma(f(X)), where sigma does to the output what
     it did to the input. You permute *back* what should be permuted forth, or the wrong one of the two
-    outputs.""",
+    outputs, or draw a second order for the output.""",
     read="permutation#definitions",
 )
 def equivariant_wrong_way(layer, x):
-    y = layer(x)
+    y, generator = layer(x), torch.Generator().manual_seed(0)
     if y.shape[0] != len(x):
         return False
-    order = torch.arange(len(x)).roll(2)
-    return torch.allclose(layer(x[order])[order], y)
+    orders = [torch.randperm(len(x), generator=generator) for _ in range(10)]
+    return all(torch.allclose(layer(x[order])[order], y) for order in orders)
 
 
 @is_equivariant.misconception(
-    "the output is permuted the wrong way, whatever its number of rows",
+    "the output is not permuted as the input is, whatever its number of rows",
     hint="""The output of the permuted input is compared with sigma(f(X)), where sigma does to the output what
     it did to the input. You permute *back* what should be permuted forth, or the wrong one of the two
-    outputs. Besides, look at the number of rows before you permute them.""",
+    outputs, or draw a second order for the output. Besides, look at the number of rows before you permute
+    them.""",
     read="permutation#definitions",
 )
 def equivariant_wrong_way_unchecked(layer, x):
-    order = torch.arange(len(x)).roll(2)
-    return torch.allclose(layer(x[order])[order], layer(x))
+    y, generator = layer(x), torch.Generator().manual_seed(0)
+    orders = [torch.randperm(len(x), generator=generator) for _ in range(10)]
+    return all(torch.allclose(layer(x[order])[order], y) for order in orders)
 
 
 @is_equivariant.misconception(
@@ -601,6 +685,30 @@ def equivariant_in_features(layer, x):
     return all(torch.allclose(layer(x[:, order]), y[:, order]) for order in orders)
 
 
+@is_equivariant.misconception(
+    "only one order is tried",
+    hint="""No single order stands for all, not even a random one: a layer may follow just that one. Try
+    several, and say True only when all of them have been tried. If you have a loop, look at where its
+    `return` stands: the first order may show that a layer is *not* equivariant, but never that it is.""",
+    read="permutation#property-tests",
+)
+def equivariant_under_one_order(layer, x):
+    y, order = layer(x), torch.tensor([3, 0, 5, 1, 6, 2, 4])
+    return y.shape[0] == len(x) and torch.allclose(layer(x[order]), y[order])
+
+
+@is_equivariant.misconception(
+    "only one order is tried, whatever the number of rows",
+    hint="""No single order stands for all, not even a random one: a layer may follow just that one. Try
+    several, and say True only when all of them have been tried. If you have a loop, look at where its
+    `return` stands. Besides, look at the number of rows before you permute them.""",
+    read="permutation#property-tests",
+)
+def equivariant_under_one_order_unchecked(layer, x):
+    y, order = layer(x), torch.tensor([3, 0, 5, 1, 6, 2, 4])
+    return torch.allclose(layer(x[order]), y[order])
+
+
 is_invariant = Task(
     "is_invariant",
     permutation.is_invariant,
@@ -615,13 +723,14 @@ is_invariant = Task(
         "a layer that treats the first, second and last position alike",
         "the largest numbers minus the smallest",
         "the sums up to each position",
+        "the sums from each position on",
     ),
     call=_ask_about_layer,
 )
 
 
 @is_invariant.misconception(
-    "only the identity is tried",
+    "no order is tried but the one that was given",
     hint="""The identity changes nothing, so every layer passes. Does any of your permutations move a
     position?""",
     read="permutation#property-tests",
@@ -699,6 +808,29 @@ def invariant_to_the_last_digit(layer, x):
     y, generator = layer(x), torch.Generator().manual_seed(0)
     orders = [torch.randperm(len(x), generator=generator) for _ in range(50)]
     return all(torch.equal(layer(x[order]), y) for order in orders)
+
+
+@is_invariant.misconception(
+    "only the first row of the output is compared",
+    hint="""One of the layers gives the sums from each position on. Its first row is the sum of all, whatever
+    their order; the rows after it are not. Compare the whole output.""",
+    read="permutation#definitions",
+)
+def invariant_in_the_first_row(layer, x):
+    y, generator = layer(x)[0], torch.Generator().manual_seed(0)
+    orders = [torch.randperm(len(x), generator=generator) for _ in range(10)]
+    return all(torch.allclose(layer(x[order])[0], y) for order in orders)
+
+
+@is_invariant.misconception(
+    "only one order is tried",
+    hint="""No single order stands for all, not even a random one: a layer may fail to notice just that one.
+    Try several, and say True only when all of them have been tried. If you have a loop, look at where its
+    `return` stands.""",
+    read="permutation#property-tests",
+)
+def invariant_under_one_order(layer, x):
+    return torch.allclose(layer(x[torch.tensor([3, 0, 5, 1, 6, 2, 4])]), layer(x))
 
 
 def _symmetry(layer: Callable[[Tensor], Tensor], x: Tensor) -> str:
@@ -809,6 +941,18 @@ def symmetry_tolerant(layer, x):
     return "both" if stays and moves else "equivariant" if moves else "invariant" if stays else "neither"
 
 
+@symmetry.misconception(
+    "only one order is tried",
+    hint="""No single order stands for all, not even a random one. Try several, for both questions.""",
+    read="permutation#property-tests",
+)
+def symmetry_under_one_order(layer, x):
+    y, order = layer(x), torch.tensor([3, 0, 5, 1, 6, 2, 4])
+    stays = torch.allclose(layer(x[order]), y)
+    moves = y.shape[0] == len(x) and torch.allclose(layer(x[order]), y[order])
+    return "both" if stays and moves else "equivariant" if moves else "invariant" if stays else "neither"
+
+
 # ---------------------------------------------------------------------------------------
 # Disprove a claim
 # ---------------------------------------------------------------------------------------
@@ -845,7 +989,9 @@ def _disproves(inputs: dict[str, Any], value: Any) -> str | None:
         return f"row {int(equal.any(0).long().argmin())} of x is missing: the claim says nothing about it"
     difference = (attention_weights(query, value) @ value - attention_weights(query, x) @ x).abs().max()
     if not difference > 1e-6:
-        return "the output is the same as that of x, so the claim holds for it"
+        times = equal.sum(0)  # (rows of x,)
+        what = ", which every row of x is in equally often," if times.unique().numel() == 1 else ""
+        return f"for this sequence{what} the output is the same as for x, so the claim holds for it"
     return None
 
 

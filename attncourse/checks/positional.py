@@ -151,7 +151,7 @@ def _same_code_cases(seed: int) -> list[Case]:
         Case({"encoding": of_numbers([*shuffled, shuffled[whole(0, 5)]], 3)}, "two share a code"),
         Case({"encoding": of_numbers(shuffled, 3)}, "no two share a code"),
         Case({"encoding": rows[[0, 1, 0, 2, 3, 3]]}, "numbers other than bits"),
-        Case({"encoding": torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 3.0], [1.0, 2.0]])}, "whole numbers"),
+        Case({"encoding": torch.tensor([[1.0, 2], [2, 1], [0, 3], [3, 1], [2, 0], [1, 2]])}, "whole numbers"),
         Case({"encoding": normal(1, 4)}, "a single position"),
     ]
 
@@ -220,6 +220,17 @@ def same_code_of_neighbours(encoding):
 )
 def same_code_inverted(encoding):
     return (encoding[:, None] != encoding).any(-1)
+
+
+@same_code.misconception(
+    "the features are read as the bits of a number, and the numbers are compared",
+    hint="""For bits this is right. But a table may hold other numbers: 1 + 2 * 2 and 3 + 2 * 1 are the same,
+    and the codes 1, 2 and 3, 1 are not. Compare feature by feature.""",
+    read="positional#colliding-positions",
+)
+def same_code_of_numbers(encoding):
+    number = (encoding * 2 ** torch.arange(encoding.shape[1])).sum(-1)
+    return (number[:, None] == number) & ~torch.eye(len(encoding), dtype=torch.bool)
 
 
 # ---------------------------------------------------------------------------------------
@@ -375,6 +386,16 @@ def add_second_dimension(x, table):
 
 
 @add_positions.misconception(
+    "the positions are looked for in the first dimension, which in a batch counts the sequences",
+    hint="""`len` is the size of the first dimension. In code that puts positions first, that is the length of
+    the sequences; here it is the length only where there is no batch. Count from the back.""",
+    read="positional#added-per-item",
+)
+def add_first_dimension(x, table):
+    return x + table[: x.shape[0]]
+
+
+@add_positions.misconception(
     "the encoding is concatenated instead of added",
     hint="""That is the other way, and a good one. Here the number of features is to stay as it is.""",
     read="positional#concatenate-or-add",
@@ -435,6 +456,28 @@ def sinusoidal_own_frequencies(length, dim):
 def sinusoidal_half_exponent(length, dim):
     pairs = (dim + 1) // 2
     angles = torch.arange(length)[:, None] / 10_000 ** (torch.arange(pairs) / dim)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :dim]
+
+
+@sinusoidal_encoding.misconception(
+    "the exponent grows twice as fast as it should",
+    hint="""In the exponent 2i/D, i counts pairs: 0, 1, 2 and so on. If your numbers are 0, 2, 4, they are
+    doubled already.""",
+    read="positional#sinusoidal-encoding",
+)
+def sinusoidal_double_exponent(length, dim):
+    angles = torch.arange(length)[:, None] / 10_000 ** (2 * torch.arange(0, dim, 2) / dim)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :dim]
+
+
+@sinusoidal_encoding.misconception(
+    "positions are multiplied by the power of 10000 instead of divided by it",
+    hint="""Each pair is to be slower than the one before. Yours are faster. Where in the fraction does the
+    power stand?""",
+    read="positional#sinusoidal-encoding",
+)
+def sinusoidal_multiplied(length, dim):
+    angles = torch.arange(length)[:, None] * 10_000 ** (torch.arange(0, dim, 2) / dim)
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :dim]
 
 
@@ -552,6 +595,9 @@ _LAYERS: dict[str, Callable[[Tensor], Tensor]] = {
         x, (torch.arange(len(x)) - (len(x) - 1) / 2).abs()[:, None]
     ),
     "a convolution on a ring": _ring,
+    "attention, only the two positions in the middle marked": lambda x: _attend_with(
+        x, ((torch.arange(len(x)) - (len(x) - 1) / 2).abs() < 1).float()[:, None]
+    ),
     "attention, only the last position marked": lambda x: _attend_with(x, torch.eye(len(x))[:, -1:]),
     "attention, only the third position marked": lambda x: _attend_with(x, torch.eye(len(x))[:, 2:3]),
 }
@@ -577,8 +623,11 @@ def _telling_cases(seed: int) -> list[Case]:
 
 def _ask_for_permutation(answer: Callable, inputs: dict[str, Any]) -> Any:
     value = answer(given(_LAYERS[inputs["layer"]]), inputs["x"])
-    if isinstance(value, list | tuple) and all(type(number) is int for number in value):
-        return torch.tensor(value)
+    if isinstance(value, list | tuple):
+        # `list` of a tensor or an array keeps their own kinds of whole numbers.
+        numbers = [getattr(number, "item", lambda number=number: number)() for number in value]
+        if all(type(number) is int for number in numbers):
+            return torch.tensor(numbers)
     return value
 
 
@@ -617,7 +666,8 @@ def telling_identity(layer, x):
 @telling_permutation.misconception(
     "always the first two positions are exchanged, whatever the layer",
     hint="""A layer may know some positions and not others: if the first two look alike to it, exchanging them
-    tells nothing. Ask the layer about more exchanges than one.""",
+    tells nothing. Ask the layer about more exchanges than one. If you do, look at what you compare: the
+    output for the permuted input with the *permuted* output for the input.""",
     read="positional#equivariance-gone",
 )
 def telling_first_two(layer, x):
@@ -644,6 +694,16 @@ def telling_reversed(layer, x):
 )
 def telling_shifted(layer, x):
     return torch.arange(len(x)).roll(1)
+
+
+@telling_permutation.misconception(
+    "always everything is shifted back by one, whatever the layer",
+    hint="""A convolution on a ring does the same everywhere: shift its input, and its output is shifted. Ask
+    the layer about more permutations than one.""",
+    read="positional#equivariance-gone",
+)
+def telling_shifted_back(layer, x):
+    return torch.arange(len(x)).roll(-1)
 
 
 @telling_permutation.misconception(
@@ -677,7 +737,7 @@ def _rotary_cases(seed: int) -> list[Case]:
         case(2, 3, 4, 6, first=1, note="two batch dimensions, memory the other way round", contiguous=False),
         case(1, 2, first=3, note="a single position"),
         Case(
-            {"x": normal(3, 4, dtype=torch.float64), "positions": torch.tensor([4, 9, 2])},
+            {"x": normal(3, 6, dtype=torch.float64), "positions": torch.tensor([4, 900, 20])},
             "positions in any order, double precision",
         ),
     ]
@@ -756,6 +816,34 @@ def rotary_half_exponent(x, positions):
 
 
 @rotary.misconception(
+    "the exponent grows twice as fast as it should",
+    hint="""In the exponent 2i/D, i counts pairs: 0, 1, 2 and so on. If your numbers are 0, 2, 4, they are
+    doubled already.""",
+    read="positional#rotary-encoding",
+)
+def rotary_double_exponent(x, positions):
+    dim = x.shape[-1]
+    angles = positions[:, None] / 10_000 ** (2 * torch.arange(0, dim, 2, dtype=x.dtype) / dim)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+
+@rotary.misconception(
+    "the second of a pair is made from the first one as it is already turned",
+    hint="""Both lines of the formula speak of the old a and the old b. Yours has overwritten a before it is
+    used for the second time. Keep the old ones, and write into a new tensor.""",
+    read="positional#rotary-encoding",
+)
+def rotary_one_after_the_other(x, positions):
+    half = x.shape[-1] // 2
+    angles = positions[:, None] / 10_000 ** (torch.arange(half, dtype=x.dtype) / half)
+    cos, sin = angles.cos(), angles.sin()
+    even = x[..., 0::2] * cos - x[..., 1::2] * sin
+    return torch.stack((even, even * sin + x[..., 1::2] * cos), -1).flatten(-2)
+
+
+@rotary.misconception(
     "the base is wrong: 1000 instead of 10000",
     hint="""Count the zeros of your base, and those of the formula's.""",
     read="positional#rotary-encoding",
@@ -763,6 +851,20 @@ def rotary_half_exponent(x, positions):
 def rotary_small_base(x, positions):
     half = x.shape[-1] // 2
     angles = positions[:, None] / 1_000 ** (torch.arange(half, dtype=x.dtype) / half)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+
+@rotary.misconception(
+    "the angles are of single precision where x is of double",
+    hint="""`torch.arange` divided by a whole number is of single precision, and an angle of hundreds is then
+    rounded in the fourth or fifth digit behind the point. `arange` takes a `dtype`.""",
+    read="positional#rotary-encoding",
+)
+def rotary_single_precision(x, positions):
+    dim = x.shape[-1]
+    angles = positions[:, None] / 10_000 ** (torch.arange(0, dim, 2) / dim)
     even, odd = x[..., 0::2], x[..., 1::2]
     cos, sin = angles.cos(), angles.sin()
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
@@ -816,8 +918,8 @@ alibi_slopes = Task("alibi_slopes", positional.alibi_slopes, _alibi_slopes_cases
 
 @alibi_slopes.misconception(
     "the formula for powers of two is used for all head counts",
-    hint="""It gives slopes for any number, and reasonable ones. But the paper's models, and all that follow
-    them, have others if the number of heads is no power of two.""",
+    hint="""It gives slopes for any number, and reasonable ones. But the authors' program has others if the
+    number of heads is no power of two, and so has this exercise: read on after the formula.""",
     read="positional#alibi",
 )
 def slopes_plain(num_heads):
@@ -867,6 +969,19 @@ def slopes_wrong_places(num_heads):
     slopes = 2.0 ** (-8 * torch.arange(1, power + 1) / power)
     double = 2.0 ** (-8 * torch.arange(1, 2 * power + 1) / (2 * power))
     return torch.cat((slopes, double[1::2]))[:num_heads]
+
+
+@alibi_slopes.misconception(
+    "the slopes in between are taken one after the other",
+    hint="""Of the slopes for twice as many heads every second one is there already. Write down those for 2
+    and for 4 heads: which are new?""",
+    read="positional#alibi",
+)
+def slopes_without_a_step(num_heads):
+    power = 2 ** int(math.log2(num_heads))
+    slopes = 2.0 ** (-8 * torch.arange(1, power + 1) / power)
+    double = 2.0 ** (-8 * torch.arange(1, 2 * power + 1) / (2 * power))
+    return torch.cat((slopes, double))[:num_heads]
 
 
 @alibi_slopes.misconception(
@@ -972,6 +1087,18 @@ def bias_signed(slopes, num_queries, num_keys):
 def bias_of_the_past(slopes, num_queries, num_keys):
     own = torch.arange(num_queries) + (num_keys - num_queries)
     return -slopes[:, None, None] * (own[:, None] - torch.arange(num_keys)).clamp(min=0)
+
+
+@alibi_bias.misconception(
+    "keys after the query are masked",
+    hint="""Minus infinity forbids them altogether. That is the business of a mask, and not every layer has
+    one. Here they are at a distance like all others.""",
+    read="positional#alibi",
+)
+def bias_masked(slopes, num_queries, num_keys):
+    own = torch.arange(num_queries) + (num_keys - num_queries)
+    bias = -slopes[:, None, None] * (own[:, None] - torch.arange(num_keys)).abs()
+    return bias.masked_fill(own[:, None] < torch.arange(num_keys), -math.inf)
 
 
 @alibi_bias.misconception(

@@ -788,6 +788,21 @@ def block_without_mlp(x, attend, mlp, norm_1, norm_2, norm):
     return norm_1(x + attend(x))
 
 
+@transformer_block.misconception(
+    "in a pre-norm block, the MLP gets the normalised copy from before the attention",
+    hint="""What the attention has brought is not in that copy. Of which numbers must the second normalisation
+    be taken?""",
+    read="transformer#block-in-full",
+)
+def block_reuses_the_copy(x, attend, mlp, norm_1, norm_2, norm):
+    if norm == "pre":
+        n = norm_1(x)
+        z = x + attend(n)
+        return z + mlp(n)
+    z = norm_1(x + attend(x))
+    return norm_2(z + mlp(z))
+
+
 # ---------------------------------------------------------------------------------------
 # The decoder's block
 # ---------------------------------------------------------------------------------------
@@ -1168,6 +1183,18 @@ def decoder_mask_inverted(x, memory, attend, look, mlp, norms):
     x = x + attend(n, n, mask)
     x = x + look(norms[1](x), memory)
     return x + mlp(norms[2](x))
+
+
+@decoder_block.misconception(
+    "nothing is normalised",
+    hint="""You are handed three normalisations. Where in a pre-norm block does each of them belong?""",
+    read="transformer#pre-and-post",
+)
+def decoder_without_norms(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+    x = x + attend(x, x, mask)
+    x = x + look(x, memory)
+    return x + mlp(x)
 
 
 # ---------------------------------------------------------------------------------------
@@ -1687,6 +1714,18 @@ def count_exchanged(model_dim, hidden_dim, num_encoder_blocks, num_decoder_block
     return encoder + num_encoder_blocks * (2 * attention + mlp + 6 * model_dim)
 
 
+@stack_parameters.misconception(
+    "the layer normalisations and the biases of the attention are left out",
+    hint="""In these blocks a vector is added after every matrix. And every step has a layer normalisation,
+    with its two vectors.""",
+    read="transformer#paper-sizes",
+)
+def count_without_norms_and_attention_biases(model_dim, hidden_dim, num_encoder_blocks, num_decoder_blocks):
+    attention = 4 * model_dim**2
+    mlp = 2 * model_dim * hidden_dim + hidden_dim + model_dim
+    return num_encoder_blocks * (attention + mlp) + num_decoder_blocks * (2 * attention + mlp)
+
+
 # ---------------------------------------------------------------------------------------
 # What is predicted from what
 # ---------------------------------------------------------------------------------------
@@ -2086,3 +2125,13 @@ def decodes_from_nothing(next_scores, start, end, max_length):
             break
         written.append(letter)
     return written
+
+
+@greedy_decode.misconception(
+    "only one letter is written: the function returns inside the loop",
+    hint="""How often does your loop go round? How far is the `return` indented?""",
+    read="transformer#writing",
+)
+def decodes_one_letter(next_scores, start, end, max_length):
+    letter = int(next_scores([start])[-1].argmax())
+    return [] if letter == end else [letter]

@@ -111,6 +111,13 @@ def is_equivariant__permuted_back(layer, x):
     )
 
 
+def is_equivariant__two_that_make_all(layer, x):
+    y, swap = layer(x), torch.arange(len(x))
+    swap[:2] = torch.tensor([1, 0])
+    orders = [swap, torch.arange(len(x)).roll(1)]
+    return len(y) == len(x) and all(torch.allclose(layer(x[order]), y[order]) for order in orders)
+
+
 def is_equivariant__every_swap(layer, x):
     y, n = layer(x), len(x)
     if len(y) != n:
@@ -133,6 +140,12 @@ def is_invariant__largest_difference(layer, x):
     y = layer(x)
     worst = max((layer(x[torch.randperm(len(x))]) - y).abs().max() for _ in range(12))
     return worst.item() < 1e-8
+
+
+def is_invariant__two_that_make_all(layer, x):
+    y, swap = layer(x), torch.arange(len(x))
+    swap[:2] = torch.tensor([1, 0])
+    return torch.allclose(layer(x[swap]), y) and torch.allclose(layer(x.roll(1, 0)), y)
 
 
 def is_invariant__every_swap_with_the_first(layer, x):

@@ -44,6 +44,11 @@ def same_code__loops(encoding):
     return result
 
 
+def same_code__distinct_rows(encoding):
+    _, which = encoding.unique(dim=0, return_inverse=True)
+    return (which[:, None] == which).fill_diagonal_(False)
+
+
 def same_code__largest_difference(codes):
     difference = (codes.unsqueeze(0) - codes.unsqueeze(1)).abs().amax(-1)
     difference.fill_diagonal_(1.0)
@@ -139,6 +144,14 @@ def telling_permutation__random(layer, x):
         order = torch.randperm(len(x), generator=generator)
         if (layer(x[order]) - layer(x)[order]).abs().max() > 1e-3:
             return order
+
+
+def telling_permutation__random_as_a_list(layer, x):
+    generator = torch.Generator().manual_seed(1)
+    while True:
+        order = torch.randperm(len(x), generator=generator)
+        if not torch.allclose(layer(x[order]), layer(x)[order]):
+            return list(order)
 
 
 def telling_permutation__all_swaps_most_telling(layer, x):
