@@ -35,15 +35,26 @@ from attncourse.grading.kernels.environment import environment
 
 IMPORTS = [
     "torch",
-    "numpy",
+    "numpy.random",
     "matplotlib.pyplot",
     "matplotlib.backends.backend_agg",
-    "attncourse.checks",
+    "attncourse.checks.wire",
     "attncourse.plots",
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "ipykernel.zmqshell",
     "IPython.core.pylabtools",
+    # What each kernel would load by itself while it starts.
+    "ipykernel.debugger",
+    "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.core.logger",
+    "IPython.core.oinspect",
+    "IPython.extensions.storemagic",
+    "faulthandler",
+    "psutil",
+    "sqlite3",
+    "tornado.platform.asyncio",
 ]
 
 _MOST = 1 << 16
