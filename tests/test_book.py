@@ -124,6 +124,12 @@ def test_every_image_says_what_it_shows(pages):
             assert not re.search(r"\.(png|svg|jpe?g)$", alt), f"{name}: {image}"
 
 
+def test_every_picture_has_its_room_before_it_arrives(pages):
+    for name, page in pages.items():
+        for image in page.select("main img"):
+            assert int(image["width"]) * int(image["height"]) > 0, f"{name}: {image}"
+
+
 def test_no_page_loads_anything_from_elsewhere(html, pages):
     elsewhere = re.compile(r"\s*(https?:)?//")
     loading = {
@@ -433,6 +439,14 @@ def test_every_page_works_offline_and_without_an_error(way, html, pages, served,
     assert not faults
 
 
+DISTORTED = """[...document.querySelectorAll("main img")].filter(image => {
+    const around = side => parseFloat(getComputedStyle(image)[`padding${side}`]);
+    const width = image.clientWidth - around("Left") - around("Right");
+    const height = image.clientHeight - around("Top") - around("Bottom");
+    return Math.abs(width / height * image.naturalHeight / image.naturalWidth - 1) > 0.02;
+}).map(image => image.src)"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages, browser):
@@ -449,6 +463,8 @@ def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages
         wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         if wide > 0:
             faults[f"{name} (width)"] = f"{wide} px wider than the screen"
+        if distorted := page.evaluate(DISTORTED):
+            faults[f"{name} (pictures)"] = f"{distorted} not in proportion"
         page.close()
     context.close()
     assert not faults, "\n".join(f"{name}: {fault}" for name, fault in faults.items())

@@ -460,6 +460,7 @@ def errors(version, model, positions, sequences):
     ("version", "failing", "succeeding", "sequences", "times"),
     [
         ("A", ("conv", "none"), ("attention", "none"), 200_000, 30),
+        ("B", ("attention", "none"), ("attention", "signs"), 800_000, 9),
     ],
 )
 def test_the_headline_ratios(version, failing, succeeding, sequences, times):
@@ -476,6 +477,8 @@ def test_the_commands_print_their_tables(capsys, tmp_path):
     for version, model, positions, sequences in (
         ("A", "conv", "none", 200_000),
         ("A", "attention", "none", 200_000),
+        ("B", "attention", "none", 800_000),
+        ("B", "attention", "signs", 800_000),
     ):
         line = next(line for line in table.splitlines() if line.split()[:3] == [version, model, positions])
         mine = errors(version, model, positions, sequences)

@@ -5,6 +5,7 @@
 - A build that failed for a warning fails again until the warning is gone.
 - A link may name a label in another page: `chapter.md#label`.
 - Formulas become MathML when the book is built, so that pages need no script for them.
+- Pictures have their sizes in the HTML.
 - Pages load only those of the theme's scripts, styles and icons that they use.
 - Small corrections to the HTML, so that every page passes an accessibility check and works
   when it is opened as a file.
@@ -22,6 +23,7 @@ from docutils import nodes
 from math_core import LatexError, LatexToMathML
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.util import logging
+from sphinx.util.images import get_image_size
 from sphinx.util.math import get_node_equation_number
 
 logger = logging.getLogger(__name__)
@@ -182,6 +184,19 @@ def mend_body(app: Sphinx, pagename: str, templatename: str, context: dict, doct
         context["body"] = str(body)
 
 
+def reserve_room_for_pictures(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Say how large each picture is, so that the text below it does not move when it arrives."""
+    sources = {name: Path(app.srcdir, uri) for uri, name in app.builder.images.items()}
+
+    def with_size(tag: re.Match) -> str:
+        size = get_image_size(sources[tag["name"]]) if tag["name"] in sources else None
+        return f'<img width="{size[0]}" height="{size[1]}"{tag["rest"]}' if size else tag[0]
+
+    if "body" in context:
+        pictures = r'<img(?P<rest>(?: (?!width=)[\w-]+="[^"]*")* src="[^"]*_images/(?P<name>[^"/]+)")'
+        context["body"] = re.sub(pictures, with_size, context["body"])
+
+
 def load_interactive_figures(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
     """Load the script and the style of the figures that a reader can play with, where there is one."""
     if 'class="try"' in context.get("body", ""):
@@ -216,6 +231,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", warn_of_undescribed_figures)
     app.connect("doctree-read", link_to_labels)
     app.connect("html-page-context", mend_body)
+    app.connect("html-page-context", reserve_room_for_pictures)
     app.connect("html-page-context", load_interactive_figures)
     app.connect("html-page-context", name_sidebar_toggles, priority=900)  # after the theme
     app.connect("html-page-context", keep_what_pages_need)
