@@ -737,7 +737,7 @@ def _chunked_attention_cases(seed: int) -> list[Case]:
 
     def case(queries: int, keys: int, chunk_size: int, note: str, *batch: int, **how: Any) -> Case:
         dtype = how.pop("dtype", torch.float32)
-        inputs = {
+        inputs: dict[str, Any] = {
             "query": normal(*batch, queries, 4, dtype=dtype),
             "key": normal(*batch, keys, 4, dtype=dtype),
             "value": normal(*batch, keys, 3, dtype=dtype),

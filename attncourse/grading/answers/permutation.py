@@ -118,6 +118,14 @@ def is_equivariant__two_that_make_all(layer, x):
     return len(y) == len(x) and all(torch.allclose(layer(x[order]), y[order]) for order in orders)
 
 
+def is_equivariant__all_orders_at_once(layer, x):
+    y = layer(x)
+    if len(y) != len(x):
+        return False
+    orders = torch.stack([torch.randperm(len(x)) for _ in range(10)])
+    return torch.allclose(torch.vmap(layer)(x[orders]), y[orders])
+
+
 def is_equivariant__every_swap(layer, x):
     y, n = layer(x), len(x)
     if len(y) != n:
