@@ -555,7 +555,8 @@ def test_masks_come_back_as_bool_and_unchanged(new_task):
     task = new_task("keep", lambda mask: mask.clone(), lambda seed: [checks.Case({"mask": mask})])
     task(lambda mask: mask & mask)
     assert "the dtype should be bool" in failed(task, lambda mask: mask.float()).message
-    assert "where yours is False" in failed(task, lambda mask: torch.zeros_like(mask)).message
+    words = " ".join(failed(task, lambda mask: torch.zeros_like(mask)).message.split())
+    assert "where yours is False" in words
     assert (
         "changes its argument `mask`" in failed(task, lambda mask: mask.logical_not_().logical_not()).message
     )
