@@ -130,6 +130,11 @@ def test_every_picture_has_its_room_before_it_arrives(pages):
             assert int(image["width"]) * int(image["height"]) > 0, f"{name}: {image}"
 
 
+def test_no_page_names_a_place_on_the_machine_that_built_it(html, pages):
+    for name in pages:
+        assert str(ROOT) not in (html / name).read_text(encoding="utf-8"), name
+
+
 def test_no_page_loads_anything_from_elsewhere(html, pages):
     elsewhere = re.compile(r"\s*(https?:)?//")
     loading = {
