@@ -452,6 +452,15 @@ DISTORTED = """[...document.querySelectorAll("main img")].filter(image => {
 }).map(image => image.src)"""
 
 
+# What browsers report as the cumulative layout shift; they call 0.1 good.
+MOVED = """new Promise(resolve => {
+    let moved = 0;
+    new PerformanceObserver(list => { for (const entry of list.getEntries()) moved += entry.value })
+        .observe({type: "layout-shift", buffered: true});
+    setTimeout(() => resolve(moved), 50);
+})"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages, browser):
@@ -462,6 +471,8 @@ def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages
     faults = {}
     for name in pages:
         page, _ = opened(context, f"{html.as_uri()}/{name}")
+        if (moved := page.evaluate(MOVED)) > 0.1:
+            faults[f"{name} (moves)"] = f"the text moves by {moved:.2f} while the page loads"
         found = axe.run(page)
         if found.violations_count:
             faults[name] = found.generate_report()
@@ -499,6 +510,30 @@ def test_the_search_finds(way, html, served, browser):
     # One hit after the other appears.
     page.wait_for_selector('#search-results ul.search a[href*="book/attention_operator.html"]')
     assert not problems
+    context.close()
+
+
+# So that nothing flashes or moves when the theme's scripts arrive.
+@pytest.mark.parametrize(
+    ("scheme", "chosen", "theme"), [("light", "", "light"), ("dark", "", "dark"), ("light", "dark", "dark")]
+)
+def test_a_page_has_its_colours_without_the_scripts_of_the_theme(scheme, chosen, theme, html, browser):
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.route("**/*.js*", lambda route: route.abort())
+    page.goto(f"{html.as_uri()}/index.html")
+    if chosen:
+        page.evaluate("theme => { localStorage.mode = localStorage.theme = theme }", chosen)
+        page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    context.close()
+
+
+def test_a_page_has_colours_in_a_browser_without_scripts(html, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page, _ = opened(context, f"{html.as_uri()}/book/students.html")
+    code = page.locator("article code").first
+    assert code.evaluate("code => getComputedStyle(code).backgroundColor") != "rgba(0, 0, 0, 0)"
     context.close()
 
 
