@@ -64,7 +64,7 @@ def test_nothing_lies_beside_a_notebook(unit, room):
 # --- imports ---
 
 CHAIN = ("attention_operator", "masking", "multihead", "transformer")
-SHARED = {"__init__", "_require", "plots", "interactive", "checks", "grading"}
+SHARED = {"__init__", "_require", "_runs", "plots", "interactive", "checks", "grading"}
 MODULES = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in PACKAGE.rglob("*.py")}
 MODELS = MODULES - SHARED
 
@@ -73,13 +73,14 @@ def may_import(module):
     """The modules of the package that `module` may import; what is not named here builds on the chain."""
     return {
         "_require": set(),
+        "_runs": set(),
         "plots": set(),
         "interactive": MODELS,
         "__init__": MODELS,
         "checks": MODELS | {"__init__", "_require", "checks"},
         "grading": {"checks", "grading"},
-        "toy": {"_require", *CHAIN, "positional", "toy"},
-        "letters": {"_require", *CHAIN, "positional", "letters"},
+        "toy": {"_require", "_runs", *CHAIN, "positional", "toy"},
+        "letters": {"_require", "_runs", *CHAIN, "positional", "letters"},
         **{name: {"_require", *CHAIN[:index]} for index, name in enumerate(CHAIN)},
     }.get(module, {"_require", *CHAIN})
 

@@ -1,15 +1,13 @@
 """Finished runs: how good they are, the weights, and beside them what was run and what came out."""
 
-import dataclasses
 import json
-import platform
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch.nn import functional as F
 
+from attncourse._runs import load_weights, save_log, save_weights
 from attncourse.letters.data import LONGEST, SHORTEST, random_words, text_parts
 from attncourse.letters.models import LetterModel
 from attncourse.letters.training import Run
@@ -67,8 +65,7 @@ def results(folder: Path = RESULTS) -> dict[str, Result]:
         log = json.loads(path.read_text(encoding="utf-8"))
         run = Run(**log["run"])
         model = LetterModel(run.task).eval()
-        with np.load(path.with_suffix(".npz")) as weights:
-            model.load_state_dict({name: torch.from_numpy(weights[name]).float() for name in weights})
+        load_weights(path.with_suffix(".npz"), model)
         found[run.task] = Result(run, log, model)
     return found
 
@@ -76,23 +73,5 @@ def results(folder: Path = RESULTS) -> dict[str, Result]:
 def save(run: Run, model: LetterModel, log: dict[str, Any], folder: Path) -> None:
     """Write the weights, rounded to numbers of 16 bits, and beside them a log with what these achieve."""
     path = Path(folder) / run.task
-    np.savez(path.with_suffix(".npz"), **{name: w.half().numpy() for name, w in model.state_dict().items()})
-    model.load_state_dict({name: weight.half() for name, weight in model.state_dict().items()})
-    log = {
-        "command": run.command,
-        "run": dataclasses.asdict(run),
-        "parameters": sum(weight.numel() for weight in model.parameters()),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
-        "cpu_seconds": round(log["cpu_seconds"]),
-        "test": evaluate(model, run.task),
-        "steps": log["steps"],
-        "loss": [round(loss, 5) for loss in log["loss"]],
-    }
-    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in log.items())
-    # Last and in one step: where there is a log, the run is finished.
-    path.with_suffix(".new").write_text("{\n" + lines + "\n}\n", encoding="utf-8")
-    path.with_suffix(".new").replace(path.with_suffix(".json"))
+    save_weights(path.with_suffix(".npz"), model)
+    save_log(path.with_suffix(".json"), run, model, log, {"test": evaluate(model, run.task)})

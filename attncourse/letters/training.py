@@ -1,14 +1,14 @@
 """Training, which can be interrupted at any time."""
 
 import dataclasses
-import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from attncourse._runs import train_in_parts
 from attncourse.letters.data import LONGEST, SHORTEST, random_words, text_batch
 from attncourse.letters.models import LetterModel
 
@@ -77,55 +77,25 @@ def train(
     ValueError
         If `run` names an unknown task, or the checkpoint in `folder` is of a different run.
     """
+    checkpoint = None if folder is None else Path(folder) / f"{run.task}.checkpoint"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
         model = LetterModel(run.task, run.dropout)
-        optimizer = torch.optim.Adam(model.parameters(), lr=run.rate)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=run.rate, total_steps=run.steps)
-        log: dict[str, Any] = {"steps": [], "loss": [], "cpu_seconds": 0.0}
 
-        checkpoint = None if folder is None else Path(folder) / f"{run.task}.checkpoint"
-        if checkpoint is not None and checkpoint.exists():
-            state = torch.load(checkpoint, weights_only=True)
-            if state["run"] != dataclasses.asdict(run):
-                raise ValueError(
-                    f"{checkpoint} is of a different run, {Run(**state['run']).command}: remove it"
-                )
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(state["optimizer"])
-            schedule.load_state_dict(state["schedule"])
-            torch.random.set_rng_state(state["random"])
-            log = state["log"]
+        def losses(num_steps: int) -> Iterator[Tensor]:
+            for _ in range(num_steps):
+                yield training_loss(model, run)
 
-        num_parts = min(100, run.steps)
-        for part in range(len(log["loss"]), num_parts):
-            start, stop = (run.steps * end // num_parts for end in (part, part + 1))
-            began = time.process_time()
-            losses = []
-            for _ in range(start, stop):
-                loss = training_loss(model, run)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                schedule.step()
-                losses.append(loss.item())
-            log["steps"].append(stop)
-            log["loss"].append(sum(losses) / len(losses))
-            log["cpu_seconds"] += time.process_time() - began
-            if progress:
-                line = f"\r{run.task}: {stop:,} of {run.steps:,} steps, loss {log['loss'][-1]:.3f}  "
-                print(line, end="" if part + 1 < num_parts else "\n", file=sys.stderr, flush=True)
-            if checkpoint is not None:
-                state = {
-                    "run": dataclasses.asdict(run),
-                    "model": model.state_dict(),
-                    "optimizer": optimizer.state_dict(),
-                    "schedule": schedule.state_dict(),
-                    "random": torch.random.get_rng_state(),
-                    "log": log,
-                }
-                checkpoint.parent.mkdir(parents=True, exist_ok=True)
-                # Replaced in one step, so that an interruption leaves the old one or the new one, whole.
-                torch.save(state, checkpoint.with_suffix(".new"))
-                checkpoint.with_suffix(".new").replace(checkpoint)
+        def told(done: int, loss: float) -> str:
+            return f"{run.task}: {done:,} of {run.steps:,} steps, loss {loss:.3f}"
+
+        log = train_in_parts(
+            run,
+            model,
+            run.steps,
+            losses,
+            torch.default_generator,
+            checkpoint,
+            progress=told if progress else None,
+        )
     return model.eval(), log

@@ -1,14 +1,14 @@
 """Training on fresh sequences, which can be interrupted at any time."""
 
 import dataclasses
-import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from attncourse._runs import train_in_parts
 from attncourse.toy.data import make_data
 from attncourse.toy.models import ToyModel
 
@@ -75,52 +75,18 @@ def train(run: Run, folder: Path | None = None, *, progress: bool = False) -> tu
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
         model = ToyModel(run.model, run.positions)
-    optimizer = torch.optim.Adam(model.parameters(), lr=run.rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=run.rate, total_steps=num_steps)
     generator = torch.Generator().manual_seed(run.seed)
-    log: dict[str, Any] = {"sequences": [], "loss": [], "cpu_seconds": 0.0}
+
+    def losses(num_steps: int) -> Iterator[Tensor]:
+        data = make_data(run.version, num_steps * run.batch, generator)
+        for x, target in zip(data.input.split(run.batch), data.target.split(run.batch), strict=True):
+            yield nn.functional.mse_loss(model(x), target)
+
+    def told(done: int, loss: float) -> str:
+        return f"{run.name}: {done * run.batch:,} of {run.sequences:,} sequences, loss {loss:.3f}"
 
     checkpoint = None if folder is None else Path(folder) / f"{run.name}.checkpoint"
-    if checkpoint is not None and checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        if state["run"] != dataclasses.asdict(run):
-            raise ValueError(f"{checkpoint} is of a different run, {Run(**state['run']).command}: remove it")
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        schedule.load_state_dict(state["schedule"])
-        generator.set_state(state["generator"])
-        log = state["log"]
-
-    num_parts = min(100, num_steps)
-    for part in range(len(log["loss"]), num_parts):
-        start, stop = (num_steps * end // num_parts * run.batch for end in (part, part + 1))
-        began = time.process_time()
-        data = make_data(run.version, stop - start, generator)
-        losses = []
-        for x, target in zip(data.input.split(run.batch), data.target.split(run.batch), strict=True):
-            loss = nn.functional.mse_loss(model(x), target)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            losses.append(loss.item())
-        log["sequences"].append(stop)
-        log["loss"].append(sum(losses) / len(losses))
-        log["cpu_seconds"] += time.process_time() - began
-        if progress:
-            line = f"\r{run.name}: {stop:,} of {run.sequences:,} sequences, loss {log['loss'][-1]:.3f}  "
-            print(line, end="" if part + 1 < num_parts else "\n", file=sys.stderr, flush=True)
-        if checkpoint is not None:
-            state = {
-                "run": dataclasses.asdict(run),
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "schedule": schedule.state_dict(),
-                "generator": generator.get_state(),
-                "log": log,
-            }
-            checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            # Replaced in one step, so that an interruption leaves the old one or the new one, whole.
-            torch.save(state, checkpoint.with_suffix(".new"))
-            checkpoint.with_suffix(".new").replace(checkpoint)
-    return model, log
+    log = train_in_parts(
+        run, model, num_steps, losses, generator, checkpoint, progress=told if progress else None
+    )
+    return model, {"sequences": [steps * run.batch for steps in log.pop("steps")], **log}
