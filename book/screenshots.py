@@ -1,8 +1,11 @@
 """Photograph JupyterLab, formgrader and report for the book: `make screenshots` writes them to book/images/.
 
+`python book/screenshots.py report grading` takes these two only.
+
 A small class is made up and graded in a temporary folder, JupyterLab is started on it, and a browser goes
 where students and instructors go. A function whose name begins with `photograph_` is one picture: it gets
-a page and the address of the server, and brings the page to where it is worth a picture.
+a page and the address of the server, and brings the page to where it is worth a picture. If the picture is
+not to have all of the window, it gives back what part of it.
 """
 
 import io
@@ -18,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import FloatRect, Locator, Page, expect, sync_playwright
 
 from attncourse import checks
 from attncourse.grading.answers import source_of
@@ -113,31 +116,51 @@ def photograph_validate(page: Page, address: str) -> None:
     expect(page.get_by_role("dialog").filter(has_text="Validation Results")).to_be_visible()
 
 
-def photograph_assignments(page: Page, address: str) -> None:
+def down_to(last: Locator, first: Locator | None = None) -> FloatRect:
+    """The window from above `first`, or from its top, to below `last`, and all of its width."""
+    space = 20
+    box = last.bounding_box()
+    top = max(0, first.bounding_box()["y"] - space) if first else 0
+    bottom = box["y"] + box["height"] + space
+    return {"x": 0, "y": top, "width": last.page.viewport_size["width"], "height": bottom - top}
+
+
+def photograph_assignments(page: Page, address: str) -> FloatRect:
+    page.set_viewport_size({"width": 1280, "height": 760})  # the table needs that much
     page.goto(f"{address}formgrader/manage_assignments")
     expect(page.locator("table")).to_contain_text(UNIT)
+    return down_to(page.get_by_role("link", name="Add new assignment"))
 
 
-def photograph_submissions(page: Page, address: str) -> None:
+def photograph_submissions(page: Page, address: str) -> FloatRect:
     page.goto(f"{address}formgrader/manage_submissions/{UNIT}")
     expect(page.locator("table")).to_contain_text("student-006")
+    return down_to(page.locator("table"))
 
 
-def photograph_grading(page: Page, address: str) -> None:
+def photograph_grading(page: Page, address: str) -> FloatRect:
     listed = page.request.get(f"{address}formgrader/api/submitted_notebooks/{UNIT}/{UNIT}").json()
     for notebook in listed:
         page.goto(f"{address}formgrader/submissions/{notebook['id']}/")
         if "This looks like" in page.content():
             break
-    page.get_by_text("This looks like").first.scroll_into_view_if_needed()
+    page.set_viewport_size({"width": SIZE["width"], "height": 1400})
+    message = page.locator("pre").filter(has_text="This looks like").first
+    message.scroll_into_view_if_needed()
+    # Formulas need a script from elsewhere, and there are none from the answer to the message.
+    panel = "[contains(@class, 'panel-primary')]"
+    answer = message.locator(f"""xpath=preceding::div{panel}[contains(., "Student's answer")][1]""")
+    return down_to(message, first=answer)
 
 
-def photograph_report(page: Page, address: str) -> None:
+def photograph_report(page: Page, address: str) -> FloatRect:
     page.goto(f"{address}files/reports/{UNIT}.html", referer=address)
     expect(page.locator("h1")).to_have_text(f"{UNIT}: class report")
+    page.set_viewport_size({"width": SIZE["width"], "height": 3000})
+    return down_to(page.locator("table").nth(1))
 
 
-def main() -> None:
+def main(*wanted: str) -> None:
     FOLDER.mkdir(exist_ok=True)
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     expect.set_options(timeout=PATIENCE)
@@ -145,22 +168,24 @@ def main() -> None:
         make_course(Path(name))
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         with jupyterlab(Path(name)) as (address, token):
-            for picture, photograph in globals().copy().items():
-                if picture.startswith("photograph_"):
-                    context = browser.new_context(viewport=SIZE)
-                    context.set_default_timeout(PATIENCE)
-                    page = context.new_page()
-                    page.goto(f"{address}login?token={token}")
-                    photograph(page, address)
-                    page.wait_for_timeout(1000)  # until what moves has come to rest
-                    image = Image.open(io.BytesIO(page.screenshot()))
-                    # Few colours are enough, and a fraction of the size.
-                    path = FOLDER / f"{picture.removeprefix('photograph_')}.png"
-                    image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
-                    print(path.relative_to(ROOT), f"{path.stat().st_size / 1000:.0f} kB")
-                    context.close()
+            for function, photograph in globals().copy().items():
+                picture = function.removeprefix("photograph_")
+                if picture == function or (wanted and picture not in wanted):
+                    continue
+                context = browser.new_context(viewport=SIZE)
+                context.set_default_timeout(PATIENCE)
+                page = context.new_page()
+                page.goto(f"{address}login?token={token}")
+                part = photograph(page, address)
+                page.wait_for_timeout(1000)  # until what moves has come to rest
+                image = Image.open(io.BytesIO(page.screenshot(clip=part)))
+                # Few colours are enough, and a fraction of the size.
+                path = FOLDER / f"{picture}.png"
+                image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+                print(path.relative_to(ROOT), f"{path.stat().st_size / 1000:.0f} kB")
+                context.close()
         browser.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
