@@ -195,7 +195,7 @@ def additive_attention(
 ) -> Tensor | tuple[Tensor, Tensor]:
     r"""Attention whose scores come from a small network instead of a dot product.
 
-    .. math:: S_{q,k} = \tanh\left(Q_q W^Q + K_k W^K\right) \cdot w
+    .. math:: S_{q,k} = \tanh(Q_q W^Q + K_k W^K) \cdot w
 
     Queries and keys may have different dimensions. The scores are not scaled: tanh
     bounds what the network adds up.

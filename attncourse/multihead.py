@@ -85,8 +85,8 @@ class MultiHeadAttention(nn.Module):
 
     .. math::
 
-       Y_h = \operatorname{att}\left(X^Q W^Q_h,\; X^K W^K_h,\; X^V W^V_h\right), \qquad
-       Y = \left(Y_1 \mid \dots \mid Y_H\right) W^O
+       Y_h = \operatorname{att}(X^Q W^Q_h,\; X^K W^K_h,\; X^V W^V_h), \qquad
+       Y = (Y_1 \mid \dots \mid Y_H)\, W^O
 
     Parameters
     ----------

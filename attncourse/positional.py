@@ -18,7 +18,7 @@ __all__ = [
 def binary_encoding(length: int, num_bits: int | None = None) -> Tensor:
     r"""Write every position as a binary number, one bit a feature.
 
-    .. math:: E_{t,b} = \left\lfloor t / 2^b \right\rfloor \bmod 2
+    .. math:: E_{t,b} = \lfloor t / 2^b \rfloor \bmod 2
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def alibi_slopes(num_heads: int) -> Tensor:
 def alibi_bias(num_heads: int, num_queries: int, num_keys: int | None = None) -> Tensor:
     r"""Numbers to be added to the scores: the farther the key, the lower.
 
-    .. math:: B_{h,q,k} = -m_h \left|q + (N^{KV} - N^Q) - k\right|
+    .. math:: B_{h,q,k} = -m_h\, |q + (N^{KV} - N^Q) - k|
 
     Queries and keys are aligned at the end, as in :func:`attncourse.causal_mask`:
     with fewer queries than keys, the queries are the last positions.

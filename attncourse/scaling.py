@@ -35,9 +35,12 @@ class PartialAttention(NamedTuple):
     minus infinity, and `total` and `weighted` 0.
     """
 
-    largest: Tensor  # (..., num_queries, 1): the largest score so far
-    total: Tensor  # (..., num_queries, 1): the sum of exp(score - largest)
-    weighted: Tensor  # (..., num_queries, value_dim): the sum of exp(score - largest) * value
+    #: The largest score so far, shape (..., num_queries, 1).
+    largest: Tensor
+    #: The sum of exp(score - largest), shape (..., num_queries, 1).
+    total: Tensor
+    #: The sum of exp(score - largest) times value, shape (..., num_queries, value_dim).
+    weighted: Tensor
 
 
 def partial_attention(scores: Tensor, value: Tensor) -> PartialAttention:

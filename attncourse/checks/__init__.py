@@ -1,6 +1,6 @@
 """Checks for the exercises: ``checks.attention(attention)`` says whether an answer is right.
 
-A check prints one line if the answer is right and raises :class:`CheckFailed` if it is not.
+A check says which cases it tried if the answer is right, and raises :class:`CheckFailed` if it is not.
 :func:`tasks` lists them all.
 """
 

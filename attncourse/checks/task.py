@@ -147,7 +147,7 @@ class Task:
         return register
 
     def __call__(self, answer: Any) -> None:
-        """Check an answer: print one line if it is right, raise :class:`CheckFailed` if not."""
+        """Check an answer: say so if it is right, raise :class:`CheckFailed` if not."""
         cases = self.cases(0)
         verdict: Verdict = judge(self, cases, probe(self, answer, cases))
         if not verdict.passed:

@@ -21,8 +21,11 @@ TEST_SEED = 1_000_000_007
 class Result(NamedTuple):
     """A finished run, its log, and its model in evaluation mode."""
 
+    #: What decided the training.
     run: Run
+    #: What the training and the tests gave, as the log's file has it.
     log: dict[str, Any]
+    #: The trained model.
     model: LetterModel
 
 

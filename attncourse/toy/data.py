@@ -26,13 +26,20 @@ VERSIONS = ("A", "B")
 class Data(NamedTuple):
     """Sequences, and the shapes they were made from: two triangles, then two rectangles."""
 
-    input: Tensor  # (num_sequences, 1, LENGTH)
-    target: Tensor  # (num_sequences, 1, LENGTH)
-    centre: Tensor  # (num_sequences, 4)
-    width: Tensor  # (num_sequences, 4)
-    height: Tensor  # (num_sequences, 4), in the input
-    target_height: Tensor  # (num_sequences, 4), in the target
-    partner: Tensor  # (num_sequences, 4), which shape, 0 to 3, each is averaged with
+    #: The sequences that a model gets, shape (num_sequences, 1, LENGTH).
+    input: Tensor
+    #: The sequences that it is to give, shape (num_sequences, 1, LENGTH).
+    target: Tensor
+    #: Where the middle of each shape is, shape (num_sequences, 4).
+    centre: Tensor
+    #: How wide each shape is, shape (num_sequences, 4).
+    width: Tensor
+    #: How high each shape is in the input, shape (num_sequences, 4).
+    height: Tensor
+    #: How high each shape is in the target, shape (num_sequences, 4).
+    target_height: Tensor
+    #: Which shape, 0 to 3, each is averaged with, shape (num_sequences, 4).
+    partner: Tensor
 
 
 def profiles(centre: Tensor, width: Tensor) -> Tensor:

@@ -17,8 +17,11 @@ RESULTS = Path(__file__).parent / "runs"
 class Result(NamedTuple):
     """A finished run, its log, and its model if the weights are there."""
 
+    #: What decided the training.
     run: Run
+    #: What the training and the tests gave, as the log's file has it.
     log: dict[str, Any]
+    #: The trained model, or None if its weights are not in the folder.
     model: ToyModel | None
 
 
