@@ -93,7 +93,7 @@ def test_misconception_written_by_a_student_is_named(case):
     task, misconception = case
     error = failed(task, as_written(misconception.function, task.name))
     assert error.misconception == misconception.label
-    assert f"This looks like: {misconception.label}." in error.message
+    assert f"This looks like: {misconception.label}." in " ".join(error.message.split())
     unit, anchor = misconception.read.split("#")
     assert error.message.endswith(f"Read: book/{unit}.html#{anchor}")
 

@@ -65,10 +65,11 @@ class CheckFailed(AssertionError):
     def _render_traceback_(self) -> list[str]:
         """What IPython shows in place of a traceback: the message and nothing of ours."""
         bold, plain_text = "\x1b[1m", "\x1b[0m"
-        return [
-            f"{bold}{line}{plain_text}" if number == 0 or line.startswith("This looks like:") else line
-            for number, line in enumerate(self.message.splitlines())
-        ]
+        lines = self.message.splitlines()
+        headlines = {lines[0]}
+        if self.misconception is not None:
+            headlines.update(_looks_like(self.misconception).splitlines())
+        return [f"{bold}{line}{plain_text}" if line in headlines else line for line in lines]
 
 
 def judge(task: Task, cases: Sequence[Case], answers: Sequence[Answer], seed: int = 0) -> Verdict:
@@ -121,7 +122,7 @@ def judge(task: Task, cases: Sequence[Case], answers: Sequence[Answer], seed: in
     misconception = recognise(task, cases, answers)
     if misconception is not None:
         sections.append(
-            f"This looks like: {misconception.label}.\n"
+            f"{_looks_like(misconception.label)}\n"
             f"{textwrap.fill(misconception.hint, WIDTH)}\n"
             f"Read: {link(misconception.read)}"
         )
@@ -137,6 +138,10 @@ def recognise(task: Task, cases: Sequence[Case], answers: Sequence[Answer]) -> M
         if all(_coincide(*pair) for pair in zip(answers, wrong, strict=True)):
             return misconception
     return None
+
+
+def _looks_like(label: str) -> str:
+    return textwrap.fill(f"This looks like: {label}.", WIDTH, break_on_hyphens=False)
 
 
 def link(read: str) -> str:
