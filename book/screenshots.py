@@ -153,11 +153,20 @@ def photograph_grading(page: Page, address: str) -> FloatRect:
     return down_to(message, first=answer)
 
 
-def photograph_report(page: Page, address: str) -> FloatRect:
+def open_report(page: Page, address: str) -> None:
+    page.set_viewport_size({"width": SIZE["width"], "height": 3000})
     page.goto(f"{address}files/reports/{UNIT}.html", referer=address)
     expect(page.locator("h1")).to_have_text(f"{UNIT}: class report")
-    page.set_viewport_size({"width": SIZE["width"], "height": 3000})
-    return down_to(page.locator("table").nth(1))
+
+
+def photograph_report(page: Page, address: str) -> FloatRect:
+    open_report(page, address)
+    return down_to(page.locator("table").first)
+
+
+def photograph_tasks(page: Page, address: str) -> FloatRect:
+    open_report(page, address)
+    return down_to(page.locator("table").nth(1), first=page.get_by_role("heading", name="Tasks"))
 
 
 def main(*wanted: str) -> None:
