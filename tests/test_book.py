@@ -305,6 +305,21 @@ def test_every_sign_of_a_formula_is_in_the_font(html, pages):
             missing = set(formula.text) - invisible - font
             assert not missing, f"{name}: {formula} needs {missing}: LICENSES.md says how to add a sign"
         assert not page.select(".math > code"), name
+        high = page.select("msqrt :is(mfrac, msqrt, munder, munderover, mtable)")
+        assert not high, f"{name}: the font has roots of one line only, see LICENSES.md: {high}"
+
+
+def test_lines_of_code_and_output_are_seen_whole_on_a_desktop(pages):
+    # Beside the sidebars of a screen of 1280 pixels there is room for 80 characters, 76 where code is folded.
+    wide = [
+        f"{name}: {line}"
+        for name, page in pages.items()
+        if not name.startswith("_modules")
+        for block in page.select("article pre")
+        for line in block.text.splitlines()
+        if len(line) > (76 if block.find_parent("details") else 80)
+    ]
+    assert not wide, "\n".join(wide)
 
 
 # The extension
@@ -461,6 +476,17 @@ MOVED = """new Promise(resolve => {
 })"""
 
 
+# Wide formulas whose beginning is out of sight, and those that a line parts from their punctuation.
+BROKEN = """[
+    ...[...document.querySelectorAll("div.math")].filter(box =>
+        box.querySelector("math").getBoundingClientRect().left < box.getBoundingClientRect().left - 1),
+    ...[...document.querySelectorAll(".unbroken")].filter(part => {
+        const pieces = [...part.getClientRects()];
+        return pieces.at(-1).left < pieces[0].left;
+    }),
+].map(part => part.textContent)"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages, browser):
@@ -479,6 +505,8 @@ def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages
         wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         if wide > 0:
             faults[f"{name} (width)"] = f"{wide} px wider than the screen"
+        if broken := page.evaluate(BROKEN):
+            faults[f"{name} (formulas)"] = f"{broken} broken, or cut off at their beginning"
         if distorted := page.evaluate(DISTORTED):
             faults[f"{name} (pictures)"] = f"{distorted} not in proportion"
         page.close()

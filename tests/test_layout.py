@@ -152,6 +152,12 @@ def test_a_notebook_is_in_normal_form(path):
     assert notebook.metadata.kernelspec.name == "python3"
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_code_fits_beside_jupyterlabs_file_browser(path):
+    cells = [cell for cell in nbformat.read(path, nbformat.NO_CONVERT).cells if cell.cell_type == "code"]
+    assert not [line for cell in cells for line in cell.source.splitlines() if len(line) > 80]
+
+
 GENERATE = """
 import sys
 from nbgrader.apps import NbGrader, NbGraderAPI

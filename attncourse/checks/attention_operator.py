@@ -511,7 +511,7 @@ def attention_reshaped(query, key, value):
 @attention.misconception(
     "the exponential of a large score overflows",
     hint="""It is right while the scores are small. Your softargmax has to survive large ones, as in the
-    exercise before.""",
+    task before.""",
     read="attention_operator#stable-softargmax",
 )
 def attention_overflows(query, key, value):

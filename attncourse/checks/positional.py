@@ -919,7 +919,7 @@ alibi_slopes = Task("alibi_slopes", positional.alibi_slopes, _alibi_slopes_cases
 @alibi_slopes.misconception(
     "the formula for powers of two is used for all head counts",
     hint="""It gives slopes for any number, and reasonable ones. But the authors' program has others if the
-    number of heads is no power of two, and so has this exercise: read on after the formula.""",
+    number of heads is no power of two, and so has this task: read on after the formula.""",
     read="positional#alibi",
 )
 def slopes_plain(num_heads):

@@ -95,12 +95,30 @@ def mathml(node: nodes.math | nodes.math_block) -> str:
     if is_block and r"\\" in outside:
         latex = rf"\begin{{aligned}}{latex}\end{{aligned}}"
     try:
-        return LatexToMathML().convert_with_local_state(latex, displaystyle=is_block)
+        return set_primes(LatexToMathML().convert_with_local_state(latex, displaystyle=is_block))
     except LatexError as error:
         logger.warning(
             "a formula is not understood: %s", error, location=node, type="attncourse", subtype="math"
         )
         return f"<code>{html.escape(latex)}</code>"
+
+
+def set_primes(formula: str) -> str:
+    """Put every prime beside its letter.
+
+    The sign is small and high as it is: as a superscript it would be smaller and higher still.
+    """
+    math = BeautifulSoup(formula, "html.parser")
+    for node in math.find_all(["msup", "msubsup"]):
+        *letter, script = node.find_all(recursive=False)
+        first = script.contents[0] if script.name == "mrow" else script
+        if first.text == "′":
+            prime = math.new_tag("mo", form="postfix", lspace="0", rspace="0", string="′")
+            letter[0].wrap(math.new_tag("mrow")).append(prime)
+            first.extract()
+            if first is script:
+                node.name = "msub" if letter[1:] else "mrow"
+    return str(math)
 
 
 # A formula that is wider than the screen scrolls, by keyboard too.
@@ -173,10 +191,16 @@ def keep_what_the_theme_needs(app: Sphinx, exception) -> None:
 
 
 def mend_body(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
-    """Mend what the HTML of docutils and of viewcode does that the standard does not allow."""
+    """Mend what the HTML of docutils and of viewcode does that the standard or a good page does not allow."""
     if "body" in context:
         # Bibliographies: the parents that these roles need are missing.
         context["body"] = re.sub(r' role="(list|doc-biblioentry)"', "", context["body"])
+        # A line must not break between a formula and a bracket or a sign of punctuation.
+        context["body"] = re.sub(
+            r'([(\[“]*)(<span class="math .*?</math></span>)([.,;:!?)\]”’]*)',
+            lambda found: f'<span class="unbroken">{found[0]}</span>' if found[1] + found[3] else found[0],
+            context["body"],
+        )
     if pagename == "_modules/index":
         body = BeautifulSoup(context["body"], "html.parser")
         for inner in body.select("ul > ul"):
