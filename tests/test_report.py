@@ -84,11 +84,11 @@ def test_every_sum_is_in_one_step_of_the_distribution(most):
 
 def test_tasks_tell_what_was_right_and_what_was_wrong(page):
     first, second, third = rows(page, "Tasks")
-    assert first[:3] == [TASKS[0].name, "2", "20 %"]
+    assert first[:3] == [TASKS[0].name, "2", "20%"]
     assert first[-1].startswith(f"2: {LABELS[1]} (book/masking.html#")
     assert f"1: {LABELS[0]}" in first[-1]
     assert first[-1].endswith("1: not recognised, or not written")
-    assert second[2] == "60 %"
+    assert second[2] == "60%"
     assert third[4] == f"{(4 + 4 + 1.5) / 5:.2f}"
 
 

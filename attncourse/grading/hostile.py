@@ -1205,7 +1205,7 @@ def not_json(sheet: Sheet) -> Files:
 
 @_kind(UNGRADED)
 def half_a_file(sheet: Sheet) -> Files:
-    """The notebook stops half-way, as an interrupted upload leaves it."""
+    """The notebook stops halfway, as an interrupted upload leaves it."""
     content = _content(sheet.notebook)
     return {f"{sheet.unit}.ipynb": content[: len(content) // 2]}
 

@@ -20,7 +20,7 @@ from attncourse.grading.hostile import Files, Sheet, kinds
 DESCRIPTION = """\
 Write the notebooks of students who never were into a folder, as a class would
 hand them in: right answers written in different ways, mistakes that people
-really make, answers left half-way, exercises never begun. What each is and the
+really make, answers left halfway, exercises never begun. What each is and the
 points that it must get stand in a CSV file beside the folder, with the columns
 of grades_by_task.csv. The same seed gives the same class."""
 
