@@ -13,6 +13,7 @@ import sysconfig
 import threading
 from pathlib import Path
 
+import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
@@ -380,6 +381,18 @@ def warnings_of_a_build(folder):
 def test_a_drawn_figure_without_alternative_or_caption_is_a_warning(metadata, missing, tmp_path):
     (tmp_path / "index.md").write_text(DRAWN.format(metadata=metadata))
     assert warnings_of_a_build(tmp_path) == missing
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_output_is_shown_as_it_was_printed_in_however_many_pieces(cut, extension):
+    text = "a: 1\n\nb:  2\n"
+    pieces = [
+        nbformat.v4.new_output("stream", name="stdout", text=text[:cut]),
+        nbformat.v4.new_output("stream", name="stdout", text=text[cut:]),
+    ]
+    (joined,) = extension.join_streams(pieces)
+    assert joined["text"] == text
+    assert pieces[0]["text"] == text[:cut]
 
 
 def test_a_formula_becomes_mathml_or_a_warning(tmp_path):

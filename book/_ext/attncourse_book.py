@@ -4,6 +4,7 @@
 - A figure without a text alternative, or one drawn by code without a caption, is a warning.
 - A build that failed for a warning fails again until the warning is gone.
 - A link may name a label in another page: `chapter.md#label`.
+- What a cell prints is shown as it was printed, in however many pieces it came.
 - Formulas become MathML when the book is built, so that pages need no script for them.
 - Pictures have their sizes in the HTML.
 - Pages load only those of the theme's scripts, styles and icons that they use.
@@ -21,6 +22,9 @@ from pathlib import Path
 from bs4 import BeautifulSoup
 from docutils import nodes
 from math_core import LatexError, LatexToMathML
+from myst_nb.core import render
+from myst_nb.core.utils import coalesce_streams
+from nbformat import NotebookNode
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.util import logging
 from sphinx.util.images import get_image_size
@@ -74,6 +78,21 @@ def _ancestors(node: nodes.Node):
     while node.parent is not None:
         node = node.parent
         yield node
+
+
+def join_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Join the pieces of what a cell has printed before MyST-NB does.
+
+    A piece may end in the middle of a line, by chance, and MyST-NB ends a line after every piece.
+    """
+    joined: list[NotebookNode] = []
+    for output in outputs:
+        before = joined[-1] if joined else {}
+        if output["output_type"] == "stream" and output["name"] == before.get("name"):
+            before["text"] += output["text"]
+        else:
+            joined.append(NotebookNode(output))
+    return coalesce_streams(joined)
 
 
 def link_to_labels(app: Sphinx, doctree: nodes.document) -> None:
@@ -261,6 +280,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("html-page-context", keep_what_pages_need)
     app.connect("build-finished", forget_a_failed_build)
     app.connect("build-finished", keep_what_the_theme_needs)
+    render.coalesce_streams = join_streams  # it has no setting
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))
     # The search page fetches every hit to quote from it, which a browser refuses to a page opened as a file.
     app.add_js_file(None, body='DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = location.protocol !== "file:";')
