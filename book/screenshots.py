@@ -170,6 +170,13 @@ def photograph_tasks(page: Page, address: str) -> FloatRect:
 
 
 def main(*wanted: str) -> None:
+    pictures = {
+        name.removeprefix("photograph_"): photograph
+        for name, photograph in globals().items()
+        if name.startswith("photograph_")
+    }
+    if unknown := set(wanted) - set(pictures):
+        sys.exit(f"no picture is called {', '.join(sorted(unknown))}: expected some of {', '.join(pictures)}")
     FOLDER.mkdir(exist_ok=True)
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     expect.set_options(timeout=PATIENCE)
@@ -177,15 +184,12 @@ def main(*wanted: str) -> None:
         make_course(Path(name))
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         with jupyterlab(Path(name)) as (address, token):
-            for function, photograph in globals().copy().items():
-                picture = function.removeprefix("photograph_")
-                if picture == function or (wanted and picture not in wanted):
-                    continue
+            for picture in wanted or pictures:
                 context = browser.new_context(viewport=SIZE)
                 context.set_default_timeout(PATIENCE)
                 page = context.new_page()
                 page.goto(f"{address}login?token={token}")
-                part = photograph(page, address)
+                part = pictures[picture](page, address)
                 page.wait_for_timeout(1000)  # until what moves has come to rest
                 image = Image.open(io.BytesIO(page.screenshot(clip=part)))
                 # Few colours are enough, and a fraction of the size.

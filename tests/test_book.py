@@ -352,12 +352,13 @@ _ = plt.plot([0, 1])
 """
 
 
-def warnings_of_a_build(folder):
+def warnings_of_a_build(folder, settings=""):
     (folder / "conf.py").write_text(
         f"import sys; sys.path.append({str(ROOT / 'book/_ext')!r})\n"
         "extensions = ['myst_nb', 'sphinx_book_theme', 'attncourse_book']\n"
         "html_theme = 'sphinx_book_theme'; show_warning_types = True; html_math_renderer = 'mathml'\n"
         "myst_enable_extensions = ['dollarmath']; html_static_path = []\n"
+        f"{settings}\n"
     )
     run = subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", folder, folder / "html"],
@@ -383,27 +384,43 @@ def test_a_drawn_figure_without_alternative_or_caption_is_a_warning(metadata, mi
     assert warnings_of_a_build(tmp_path) == missing
 
 
-@pytest.mark.parametrize("cut", range(1, 9))
-def test_output_is_shown_as_it_was_printed_in_however_many_pieces(cut, extension):
+def test_output_is_shown_as_it_was_printed_in_however_many_pieces(tmp_path):
     text = "a: 1\n\nb:  2\n"
     pieces = [
-        nbformat.v4.new_output("stream", name="stdout", text=text[:cut]),
-        nbformat.v4.new_output("stream", name="stdout", text=text[cut:]),
+        nbformat.v4.new_output("stream", name="stdout", text=piece)
+        for piece in ("a", ": 1", "\n\nb: ", " 2\n")
     ]
-    (joined,) = extension.join_streams(pieces)
-    assert joined["text"] == text
-    assert pieces[0]["text"] == text[:cut]
+    cells = [
+        nbformat.v4.new_markdown_cell("# Page"),
+        nbformat.v4.new_code_cell("...", execution_count=1, outputs=pieces),
+    ]
+    metadata = {"language_info": {"name": "python", "pygments_lexer": "python3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), tmp_path / "index.ipynb")
+    assert warnings_of_a_build(tmp_path, "nb_execution_mode = 'off'; nb_merge_streams = True") == []
+    page = BeautifulSoup((tmp_path / "html/index.html").read_text(), "html.parser")
+    assert [output.text for output in page.select(".cell_output pre")] == [text]
 
 
 def test_a_formula_becomes_mathml_or_a_warning(tmp_path):
-    right = "$x^2$\n\n$$\na &= b \\\\\nc &= d\n$$\n"
+    right = "$x^2$\n\n$$\na &= b \\\\\nc &= d\n$$\n\n$P'$, $P'^\\top$ and ($X'_t$).\n"
     (tmp_path / "index.md").write_text(f"# Page\n\n{right}\n$\\frac{{1}}{{2$ and $\\nonsense$\n")
     assert warnings_of_a_build(tmp_path) == ["math", "math"]
     page = BeautifulSoup((tmp_path / "html/index.html").read_text(), "html.parser")
-    square, lines = page.select("math")
+    square, lines, *primed = page.select("math")
     assert str(square.msup) == "<msup><mi>x</mi><mn>2</mn></msup>"
     assert lines["display"] == "block"
     assert len(lines.select("mtr")) == 2
+    # A prime is no superscript, which would be drawn too small and too high.
+    assert [formula.text for formula in primed] == ["P′", "P′⊤", "X′t"]
+    assert [
+        [script.contents[-1].text for script in formula.select("msup, msub, msubsup")] for formula in primed
+    ] == [
+        [],
+        ["⊤"],
+        ["t"],
+    ]
+    # What a line must not part.
+    assert [part.text for part in page.select(".unbroken")] == ["P′,", "(X′t)."]
     assert [code.text for code in page.select(".math > code")] == [r"\frac{1}{2", r"\nonsense"]
 
 
