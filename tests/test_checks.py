@@ -94,6 +94,8 @@ def test_misconception_written_by_a_student_is_named(case):
     error = failed(task, as_written(misconception.function, task.name))
     assert error.misconception == misconception.label
     assert f"This looks like: {misconception.label}." in " ".join(error.message.split())
+    told = error.message[error.message.index("This looks like:") :]
+    assert max(map(len, told.splitlines())) <= 80  # what JupyterLab shows beside its file browser
     unit, anchor = misconception.read.split("#")
     assert error.message.endswith(f"Read: book/{unit}.html#{anchor}")
 
