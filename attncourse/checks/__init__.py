@@ -1,7 +1,7 @@
 """Checks for the exercises: ``checks.attention(attention)`` says whether an answer is right.
 
 A check says which cases it tried if the answer is right, and raises :class:`CheckFailed` if it is not.
-:func:`tasks` lists them all.
+:func:`tasks` lists what the checks are about.
 """
 
 from importlib import import_module
@@ -9,10 +9,12 @@ from pkgutil import iter_modules
 from typing import Any
 
 import attncourse
-from attncourse.checks.judge import CheckFailed, Verdict
-from attncourse.checks.task import Case, Misconception, Task, registry
+from attncourse.checks.check import Check
+from attncourse.checks.task import Law, Mistake, Task, registry
+from attncourse.checks.verdict import CheckFailed, Verdict
+from attncourse.probe.calling import Case
 
-__all__ = ["Case", "CheckFailed", "Misconception", "Task", "Verdict", "tasks"]
+__all__ = ["Case", "Check", "CheckFailed", "Law", "Mistake", "Task", "Verdict", "tasks"]
 
 # A unit has a module of the same name here and in the package; the engine's have not.
 _here, _package = ({module.name for module in iter_modules(path)} for path in (__path__, attncourse.__path__))
@@ -36,7 +38,7 @@ def tasks(unit: str | None = None) -> list[Task]:
 
 def __getattr__(name: str) -> Any:
     if name in registry:
-        return registry[name]
+        return Check(registry[name])
     raise AttributeError(f"there is no check named {name!r}; the checks are {', '.join(registry)}")
 
 

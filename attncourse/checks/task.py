@@ -1,4 +1,4 @@
-"""What a student is asked to write, declared once: reference, cases and misconceptions.
+"""What a student is asked to write, declared once: the right answer, its laws, and the mistakes to know.
 
 A unit's tasks stand in ``attncourse/checks/<unit>.py``. Declaring a :class:`Task` there is
 all that is needed: it can then be called from a notebook as ``checks.<name>(answer)``.
@@ -6,45 +6,67 @@ all that is needed: it can then be called from a notebook as ``checks.<name>(ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import ast
+import functools
+import inspect
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attncourse.checks.judge import CheckFailed, Verdict, judge
-from attncourse.checks.probe import probe
-
-# What the student's session and the judge exchange: tensors, numbers, words, and tuples,
-# lists and dictionaries of them. Nothing in it can run.
-Plain = Any
+from attncourse.probe.answer import Plain
+from attncourse.probe.calling import Calling, Case, Way
 
 registry: dict[str, Task] = {}
 
+# Random inputs: ``normal(3, 4)`` is a tensor of that shape, mean 0 and variance 1.
+Normal = Callable[..., Tensor]
+
 
 @dataclass(frozen=True)
-class Case:
-    """One call of the student's function.
+class Law:
+    """What holds of every right answer, and how to see whether it holds of this one.
 
     Parameters
     ----------
-    inputs : dict of str to plain data
-        The arguments, in the order in which they are passed; the names are for messages.
-    note : str
-        What is special about this case, in words that continue "Called with": "a batch".
-    contiguous : bool
-        False hands over tensors whose memory runs the other way, as a transpose leaves it.
+    sentence : str
+        The law, for the student: "with equal keys every output is the plain mean of the values".
+        It continues "Of every right answer it is true that".
+    read : str
+        The passage that explains it, ``<unit>#<anchor>`` in the book.
+    inputs : callable
+        ``inputs(normal)`` makes the inputs of one call of the answer, or of several that are
+        compared with each other: a dictionary, or a list of them.
+    broken : callable
+        ``broken(inputs, value)`` returns None if the law holds and otherwise a sentence with the
+        numbers: "row 0 of yours sums to 1.7". With several calls it gets two lists. It is asked
+        only about values of the right form (shape and kind of dtype).
     """
 
-    inputs: dict[str, Plain]
-    note: str = ""
-    contiguous: bool = True
+    sentence: str
+    read: str
+    inputs: Callable[[Normal], dict[str, Plain] | list[dict[str, Plain]]]
+    broken: Callable[[Any, Any], str | None]
+
+    def cases(self, seed: int) -> list[Case]:
+        """The calls by which the law is tried."""
+        inputs = self.inputs(normal_source(seed))
+        return [Case(one) for one in (inputs if isinstance(inputs, list) else [inputs])]
+
+    def breach(self, cases: list[Case], values: list[Plain]) -> str | None:
+        """How the values that came back break the law, or None."""
+        inputs = [case.inputs for case in cases]
+        return self.broken(inputs, values) if len(cases) > 1 else self.broken(inputs[0], values[0])
 
 
 @dataclass(frozen=True)
-class Misconception:
-    """A wrong answer that people really give.
+class Wrong:
+    """A mistake: in what words to name it, what to think about, and where to read.
 
     Parameters
     ----------
@@ -54,17 +76,178 @@ class Misconception:
         What to think about; it teaches and does not give the answer.
     read : str
         The passage that explains it, ``<unit>#<anchor>`` in the book.
-    function : callable
-        The wrong answer. It stands alone: only its arguments, ``math`` and ``torch``.
     """
 
     label: str
     hint: str
     read: str
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer that the checks can recognise: one mistake, or several that were made together.
+
+    Parameters
+    ----------
+    function : callable
+        The wrong answer.
+    wrongs : tuple of Wrong
+        What is wrong with it.
+    choices : mapping of str to object
+        For one that is made of factors, the wrong choices, by the factors' names.
+    """
+
     function: Callable
+    wrongs: tuple[Wrong, ...]
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return "; and ".join(wrong.label for wrong in self.wrongs)
+
+    def source(self, name: str) -> str:
+        """The wrong answer as a student could have written it, under this name.
+
+        It needs ``math`` and ``torch``; functions of the checks that it calls stand in front of it.
+        """
+        helpers = "\n\n".join(source_of(helper, helper.__name__) for helper in _helpers(self.function))
+        if not self.choices:
+            return "\n\n".join(filter(None, [helpers, source_of(self.function, name)]))
+        parameters = inspect.signature(self.function).parameters.values()
+        taken = ", ".join(part.name for part in parameters if part.kind is not part.KEYWORD_ONLY)
+        chosen = ", ".join(f"{factor}={choice!r}" for factor, choice in self.choices.items())
+        inner = "\n\n".join(filter(None, [helpers, source_of(self.function, "made")]))
+        return f"def {name}({taken}):\n{textwrap.indent(inner, '    ')}\n\n    return made({taken}, {chosen})\n"
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.function(*inputs, **self.choices)
 
 
-def normal_source(seed: int) -> Callable[..., Tensor]:
+@dataclass(eq=False)
+class Task:
+    """One thing that a student is asked to write.
+
+    Parameters
+    ----------
+    name : str
+        The name of the check, and of the function that the student writes.
+    reference : callable
+        The right answer, from ``attncourse``.
+    pencil : dict of str to plain data, or callable
+        The inputs of the pencil case: tiny and with round numbers, so that it can be done on
+        paper. It is the only case whose right answer is ever shown.
+    drawn : callable
+        Makes the list of the other cases from a seed. Different seeds give different numbers. The
+        module in which it stands names the unit.
+    laws : sequence of Law
+        Simplest first.
+    way : Way
+        How the answer is called.
+    refuses, allows : tuple of str
+        As of :class:`~attncourse.probe.calling.Calling`.
+    compare : callable, optional
+        ``compare(inputs, value)`` returns None for a right answer and otherwise a sentence
+        that says what is wrong with it: for tasks with more than one right answer. Without
+        it, the answer must equal the reference's.
+    builds_on : tuple of str
+        Earlier tasks of the notebook whose functions the answer may call, so that it is not to
+        blame where they are wrong.
+    exact_dtype : bool
+        Whether the task states the dtype, so that float64 for float32, or int32 for int64, is wrong.
+    """
+
+    name: str
+    reference: Callable
+    pencil: dict[str, Plain]
+    drawn: Callable[[int], list[Case]]
+    laws: tuple[Law, ...] | list[Law] = ()
+    way: Way = field(default_factory=Way)
+    refuses: tuple[str, ...] = ()
+    allows: tuple[str, ...] = ()
+    compare: Callable[[dict[str, Plain], Plain], str | None] | None = None
+    builds_on: tuple[str, ...] = ()
+    exact_dtype: bool = False
+    functions: list[Mistake] = field(default_factory=list, init=False)
+    made: Callable | None = field(default=None, init=False)
+    factors: dict[str, dict[Any, Wrong]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if self.name in registry:
+            raise ValueError(
+                f"name is {self.name!r}: a task of unit {registry[self.name].unit} has it already"
+            )
+        registry[self.name] = self
+
+    @property
+    def unit(self) -> str:
+        """The unit in whose module the task is declared."""
+        return self.drawn.__module__.rpartition(".")[2]
+
+    @property
+    def calling(self) -> Calling:
+        return Calling(self.way, self.refuses, self.allows)
+
+    def cases(self, seed: int) -> list[Case]:
+        """The cases of a seed; with seed 0, which students see, the pencil case comes first."""
+        first = [] if seed else [Case(self.pencil, "the pencil case")]
+        return first + self.drawn(seed)
+
+    def mistake(self, label: str, *, hint: str, read: str) -> Callable[[Callable], Callable]:
+        """Register the decorated function as a known wrong answer to this task."""
+
+        def register(function: Callable) -> Callable:
+            self.functions.append(Mistake(function, (Wrong(label, _one_line(hint), read),)))
+            return function
+
+        return register
+
+    def made_of(self, **factors: Mapping[Any, Wrong]) -> Callable[[Callable], Callable]:
+        """Register the decorated function as the answer that is made of choices.
+
+        Parameters
+        ----------
+        **factors : mapping of object to Wrong
+            For each keyword-only argument of the function its wrong values, and what is wrong with each.
+            The default values are the right ones.
+        """
+
+        def register(function: Callable) -> Callable:
+            self.made = function
+            self.factors = {
+                name: {
+                    choice: Wrong(wrong.label, _one_line(wrong.hint), wrong.read)
+                    for choice, wrong in choices.items()
+                }
+                for name, choices in factors.items()
+            }
+            return function
+
+        return register
+
+    @functools.cached_property
+    def single_mistakes(self) -> list[Mistake]:
+        """Every single known mistake, those of the factors first."""
+        return [*self.combinations(1), *self.functions]
+
+    def combinations(self, number: int) -> Iterator[Mistake]:
+        """All answers with so many wrong choices, each of another factor."""
+        if self.made is None:
+            return
+        for names in itertools.combinations(self.factors, number):
+            for chosen in itertools.product(*(self.factors[name].items() for name in names)):
+                wrongs = tuple(wrong for _, wrong in chosen)
+                choices = {name: choice for name, (choice, _) in zip(names, chosen, strict=True)}
+                yield Mistake(self.made, wrongs, choices)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} of unit {self.unit}>"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def normal_source(seed: int) -> Normal:
     """A source of random inputs: ``normal(3, 4)`` is a tensor of that shape, mean 0 and variance 1."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -83,86 +266,37 @@ def in_any_order(names: Iterable[str], seed: int) -> list[str]:
     return [listed[place] for place in torch.randperm(len(listed), generator=generator)]
 
 
-def call_with_inputs(answer: Callable, inputs: dict[str, Plain]) -> Plain:
-    """Call the answer with the inputs by position, so that arguments may have any names."""
-    return answer(*inputs.values())
-
-
-@dataclass(eq=False)
-class Task:
-    """One thing that a student is asked to write.
+def source_of(function: Callable, name: str) -> str:
+    """The source of an answer as a student would have written it, under another name.
 
     Parameters
     ----------
+    function : callable
+        A right answer, or a wrong one.
     name : str
-        The name of the check, and of the function that the student writes.
-    reference : callable
-        The right answer, from ``attncourse``.
-    cases : callable
-        Makes the list of cases from a seed. Different seeds give different numbers. The
-        module in which it stands names the unit.
-    refuses : tuple of str
-        Names of torch functions that would do the work in the student's stead, beside the
-        fused attention functions, which are always refused.
-    allows : tuple of str
-        Names of the course's own functions, and of PyTorch's layers of attention, that the
-        answer may use; all others are refused.
-    compare : callable, optional
-        ``compare(inputs, value)`` returns None for a right answer and otherwise a sentence
-        that says what is wrong with it: for tasks with more than one right answer. Without
-        it, the answer must equal the reference's.
-    call : callable
-        ``call(answer, inputs)`` uses the answer, in the student's session, and returns plain
-        data.
+        What the student's function is called: the name of the task.
+
+    Returns
+    -------
+    str
+        The definition without decorators.
     """
+    source = textwrap.dedent(inspect.getsource(function))
+    definition = ast.parse(source).body[0]
+    undecorated = "\n".join(source.splitlines()[definition.lineno - 1 :])
+    # Everywhere, as a function may call itself; but not the attributes of the same name.
+    return re.sub(rf"(?<![\w.]){function.__name__}\b", name, undecorated)
 
-    name: str
-    reference: Callable
-    cases: Callable[[int], list[Case]]
-    refuses: tuple[str, ...] = ()
-    allows: tuple[str, ...] = ()
-    compare: Callable[[dict[str, Plain], Plain], str | None] | None = None
-    call: Callable[[Any, dict[str, Plain]], Plain] = call_with_inputs
-    misconceptions: list[Misconception] = field(default_factory=list, init=False)
 
-    def __post_init__(self) -> None:
-        if self.name in registry:
-            raise ValueError(
-                f"name is {self.name!r}: a task of unit {registry[self.name].unit} has it already"
-            )
-        registry[self.name] = self
-
-    @property
-    def unit(self) -> str:
-        """The unit in whose module the task is declared."""
-        return self.cases.__module__.rpartition(".")[2]
-
-    def misconception(self, label: str, *, hint: str, read: str) -> Callable[[Callable], Callable]:
-        """Register the decorated function as a known wrong answer to this task."""
-
-        def register(function: Callable) -> Callable:
-            self.misconceptions.append(Misconception(label, " ".join(hint.split()), read, function))
-            return function
-
-        return register
-
-    def __call__(self, answer: Any) -> None:
-        """Check an answer: say so if it is right, raise :class:`CheckFailed` if not."""
-        cases = self.cases(0)
-        verdict: Verdict = judge(self, cases, probe(self, answer, cases))
-        if not verdict.passed:
-            raise CheckFailed(verdict) from None
-        print(verdict.message)
-
-    def case(self, number: int, seed: int = 0) -> tuple[Plain, ...]:
-        """The inputs of the case with that number, from 1, to try an answer on by hand.
-
-        Grading uses other seeds, too.
-        """
-        cases = self.cases(seed)
-        if not 1 <= number <= len(cases):
-            raise ValueError(f"number is {number}: {self.name} has cases 1 to {len(cases)}")
-        return tuple(cases[number - 1].inputs.values())
-
-    def __repr__(self) -> str:
-        return f"<check {self.name} of unit {self.unit}: call it with your answer>"
+def _helpers(function: Callable, known: list[Callable] | None = None) -> list[Callable]:
+    """The functions of the checks that a function calls, and those that they call, each before its caller."""
+    known = [] if known is None else known
+    code = inspect.unwrap(function).__code__
+    names = [*code.co_names, *(n for c in code.co_consts if inspect.iscode(c) for n in c.co_names)]
+    for name in names:
+        helper = function.__globals__.get(name)
+        ours = inspect.isfunction(helper) and helper.__module__.startswith(__package__ or "")
+        if ours and helper is not function and helper not in known:
+            _helpers(helper, known)
+            known.append(helper)
+    return known

@@ -10,16 +10,15 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attncourse.checks.probe import Answer, Failure, Foreign, plain, probe
-from attncourse.checks.task import Case, registry
-
-if TYPE_CHECKING:
-    from attncourse.checks.task import Plain
+from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, Plain, plain
+from attncourse.probe.calling import Calling, Case, Way, probe
+from attncourse.probe.program import Program
 
 MIME = "application/vnd.attncourse.answers"
 MAX_ANSWER = 2**18  # characters for one answer; the longest right one has about 10,000
@@ -42,18 +41,6 @@ DTYPES = {
         torch.float64,
     )
 }
-
-# What `probe` reports; "missing" stands for an answer that has no value at all.
-FAILURES = (
-    "unwritten",
-    "unwritten part",
-    "not callable",
-    "misfit",
-    "refused",
-    "raised",
-    "interrupted",
-    "missing",
-)
 
 
 class Malformed(ValueError):
@@ -102,11 +89,17 @@ def decode_answers(texts: Any, most: int) -> list[Answer]:
     return [_decode_answer(text) for text in texts]
 
 
-def request(task: str, cases: Sequence[Sequence[Case]]) -> str:
-    """What to ask of an answer to a task: some lists of cases. Only inputs are told."""
-    return encode(
-        {"task": task, "cases": [[(dict(case.inputs), case.contiguous) for case in some] for some in cases]}
-    )
+def request(calling: Calling, cases: Sequence[Case]) -> str:
+    """What to ask of an answer: how it is called, and on which inputs. Nothing says what is right."""
+    kind = type(calling.way)
+    way = "" if kind is Way else f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
+    question = {
+        "way": way,
+        "refuses": calling.refuses,
+        "allows": calling.allows,
+        "cases": [(dict(case.inputs), case.contiguous) for case in cases],
+    }
+    return encode(question)
 
 
 def respond(nonce: str, asked: str, answer: Callable[[], Any]) -> None:
@@ -124,31 +117,28 @@ def respond(nonce: str, asked: str, answer: Callable[[], Any]) -> None:
     from IPython.display import publish_display_data
 
     question = decode(asked)
-    task = registry[question["task"]]
-    texts: list[list[str]] = []
+    module, _, name = question["way"].partition(".")
+    way = getattr(import_module(f"attncourse.probe.{module}"), name)() if name else Way()
+    calling = Calling(way, question["refuses"], question["allows"])
+    cases = [Case(inputs, contiguous=contiguous) for inputs, contiguous in question["cases"]]
     try:
-        found = answer()
-        for some in question["cases"]:
-            answers = probe(task, found, [Case(inputs, contiguous=flag) for inputs, flag in some])
-            texts.append(encode_answers(answers))
-            if len(answers) < len(some):
-                break
+        answers = probe(calling, answer(), cases)
     except NameError as error:
-        texts.append(encode_answers([Answer(failure=Failure("missing", str(error.name)))]))
+        answers = [Answer(failure=Failure("missing", str(error.name)))]
     except KeyboardInterrupt:
-        texts.append(encode_answers([Answer(failure=Failure("interrupted"))]))
-    publish_display_data({MIME: json.dumps({"nonce": nonce, "answers": texts})})
+        answers = [Answer(failure=Failure("interrupted"))]
+    publish_display_data({MIME: json.dumps({"nonce": nonce, "answers": encode_answers(answers)})})
 
 
-def reply(text: Any, nonce: str, counts: Sequence[int]) -> list[list[Answer]]:
+def reply(text: Any, nonce: str, most: int) -> list[Answer]:
     """In the grader's process: the answers in what :func:`respond` published.
 
     Parameters
     ----------
     text : str
     nonce : str
-    counts : sequence of int
-        How many answers there may be to each list of cases.
+    most : int
+        How many answers there may be.
 
     Raises
     ------
@@ -163,10 +153,10 @@ def reply(text: Any, nonce: str, counts: Sequence[int]) -> list[list[Answer]]:
         raise Malformed("text is not JSON") from None
     if not isinstance(parts, dict) or parts.get("nonce") != nonce:
         raise Malformed("text is not the reply to this request")
-    texts = parts.get("answers")
-    if not isinstance(texts, list) or not 0 < len(texts) <= len(counts):
-        raise Malformed("text does not hold answers to these cases")
-    return [decode_answers(some, most) for some, most in zip(texts, counts, strict=False)]
+    answers = decode_answers(parts.get("answers"), most)
+    if not answers:
+        raise Malformed("text holds no answer")
+    return answers
 
 
 def _packed(value: Plain) -> Any:
@@ -178,6 +168,8 @@ def _packed(value: Plain) -> Any:
         }
     if isinstance(value, Foreign):
         return {"foreign": value.description[:MAX_WORDS]}
+    if isinstance(value, Program):
+        return {"program": _packed(value.steps)}
     if isinstance(value, tuple | list):
         return {type(value).__name__: [_packed(part) for part in value]}
     if isinstance(value, dict):
@@ -206,6 +198,8 @@ def _unpacked(value: Any) -> Plain:
     ((kind, content),) = value.items()
     if kind == "foreign":
         return Foreign(_words(content))
+    if kind == "program":
+        return Program(_unpacked(content))
     if not isinstance(content, list):
         raise TypeError
     if kind == "dict":
@@ -238,6 +232,15 @@ def _words(text: Any) -> str:
     return "".join(letter for letter in text[:MAX_WORDS] if letter.isprintable() or letter == "\n")
 
 
+def _holds_program(value: Plain) -> bool:
+    """Functions go to a student's process, and never come from there."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, tuple | list):
+        return isinstance(value, Program)
+    return any(map(_holds_program, value))
+
+
 def _encode_answer(answer: Answer) -> str:
     failure = answer.failure
     told = None if failure is None else [failure.kind, failure.name[:MAX_WORDS], failure.text[:MAX_WORDS]]
@@ -261,7 +264,7 @@ def _decode_answer(text: Any) -> Answer:
             if kind not in FAILURES:
                 raise TypeError
             failure = Failure(kind, name, words)
-        if not isinstance(modified, list):
+        if not isinstance(modified, list) or _holds_program(value):
             raise TypeError
         return Answer(value, failure, tuple(map(_words, modified)))
     except (ValueError, TypeError) as error:

@@ -1,0 +1,86 @@
+"""Which mistakes give the same answers as the one that came?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attncourse.checks.compare import coincide
+from attncourse.checks.task import Mistake, Task, Wrong
+from attncourse.probe.answer import Answer
+from attncourse.probe.calling import Case, probe
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """What an answer looks like.
+
+    Parameters
+    ----------
+    wrongs : tuple of Wrong
+        The mistakes, which it makes together.
+    everywhere : bool
+        Whether they explain all cases; False where they explain only the first that fails.
+    among_others : bool
+        Whether it may make more mistakes than these: several combinations fit, and these are what
+        all of them share.
+    """
+
+    wrongs: tuple[Wrong, ...]
+    everywhere: bool = True
+    among_others: bool = False
+
+
+def recognise(
+    task: Task, cases: Sequence[Case], answers: Sequence[Answer], failing: int
+) -> Recognised | None:
+    """Look among single mistakes, then pairs; then for what explains the first failing case alone.
+
+    Parameters
+    ----------
+    task : Task
+    cases : sequence of Case
+    answers : sequence of Answer
+        One for each case.
+    failing : int
+        The place of the first case whose answer is wrong.
+
+    Returns
+    -------
+    Recognised or None
+        None if nothing known does the same.
+    """
+    if len(answers) < len(cases):
+        return None
+    # The failing case first: it rules out nearly everything.
+    order = sorted(range(len(cases)), key=lambda place: place != failing)
+    ordered, given = [cases[place] for place in order], [answers[place] for place in order]
+
+    def fits(mistake: Mistake) -> bool:
+        return all(
+            coincide(answer, *probe(task.calling, mistake, [case], refusing=False))
+            for case, answer in zip(ordered, given, strict=True)
+        )
+
+    def fits_there(mistake: Mistake) -> bool:
+        return coincide(given[0], *probe(task.calling, mistake, [ordered[0]], refusing=False))
+
+    singles = [one for one in task.single_mistakes if fits_there(one)]
+    for number in (1, 2):
+        there = singles if number == 1 else filter(fits_there, task.combinations(number))
+        fitting = [mistake for mistake in there if fits(mistake)]
+        if fitting:
+            return _shared(fitting)
+    # An exception says itself what went wrong on one input.
+    if given[0].failure is None and len(singles) == 1:
+        return Recognised(singles[0].wrongs, everywhere=False)
+    return None
+
+
+def _shared(fitting: Sequence[Mistake]) -> Recognised | None:
+    """What all the mistakes that fit have in common; None if that is nothing."""
+    sets = [mistake.wrongs for mistake in fitting]
+    common = tuple(wrong for wrong in sets[0] if all(wrong in other for other in sets))
+    return Recognised(common, among_others=len(sets) > 1) if common else None
+
+

@@ -1,0 +1,152 @@
+"""A function as plain data: its steps and its numbers, and nothing that says what it is.
+
+Layers, losses and the like that a task hands to an answer are written down by `trace`, on the judge's
+side. The answer gets a :class:`Program`, which can be called like the function.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncourse.probe.refusing import given
+
+_MODULES = {"torch": torch, "functional": torch.nn.functional, "operator": operator, "builtins": builtins}
+
+
+class Program:
+    """A function of tensors, step by step.
+
+    Parameters
+    ----------
+    steps : list of dict
+        What `trace` writes: plain data.
+
+    Attributes
+    ----------
+    calls : int
+        How often it was called.
+    """
+
+    def __init__(self, steps: list[dict[str, Any]]) -> None:
+        self.steps = steps
+        self.calls = 0
+
+    def __call__(self, *inputs: Any) -> Any:
+        self.calls += 1
+        return _run(self.steps, inputs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        return Program(self.steps)
+
+    def __repr__(self) -> str:
+        return "<a function>"
+
+
+@given  # what it does, the answer does not do
+def _run(steps: list[dict[str, Any]], inputs: tuple[Any, ...]) -> Any:
+    known: dict[str, Any] = {}
+    left = list(inputs)
+
+    def value(part: Any) -> Any:
+        if isinstance(part, dict):
+            ((kind, content),) = part.items()
+            if kind == "of":
+                return known[content]
+            if kind == "slice":
+                return slice(*map(value, content))
+            return getattr(torch, content)
+        if isinstance(part, tuple | list):
+            return type(part)(map(value, part))
+        return part
+
+    for step in steps:
+        kind, name, target = step["kind"], step["name"], step["target"]
+        arguments = value(tuple(step["arguments"]))
+        named = {key: value(part) for key, part in step["named"].items()}
+        if kind == "input":
+            if not left and not arguments:
+                raise TypeError("missing an argument")
+            known[name] = left.pop(0) if left else arguments[0]
+        elif kind == "constant":
+            known[name] = step["value"]
+        elif kind == "function":
+            module, _, attribute = target.partition(".")
+            known[name] = getattr(_MODULES[module], attribute)(*arguments, **named)
+        elif kind == "method":
+            known[name] = getattr(arguments[0], target)(*arguments[1:], **named)
+        else:
+            if left:
+                raise TypeError(f"{len(inputs)} arguments were given: too many")
+            return arguments[0]
+    return None
+
+
+def trace(function: Callable) -> Program:
+    """Write a function down as a program.
+
+    Parameters
+    ----------
+    function : callable
+        A function of tensors made of PyTorch's functions, operators and methods, and of tensors
+        from outside. It decides nothing by a number, asks a tensor for its sizes (``x.shape[0]``,
+        not ``len(x)``), and makes no new tensor of a size that it asked for.
+
+    Raises
+    ------
+    ValueError
+        If a step cannot be written down.
+    """
+    from torch import fx
+
+    graph = fx.symbolic_trace(function)
+    steps = []
+    for node in graph.graph.nodes:
+        step: dict[str, Any] = {"name": node.name, "target": "", "arguments": (), "named": {}}
+        step["arguments"] = tuple(map(_written, node.args))
+        step["named"] = {key: _written(part) for key, part in node.kwargs.items()}
+        if node.op == "placeholder":
+            step["kind"] = "input"
+        elif node.op == "get_attr":
+            step["kind"] = "constant"
+            step["value"] = functools.reduce(getattr, str(node.target).split("."), graph).detach().clone()
+        elif node.op == "call_method":
+            step |= {"kind": "method", "target": node.target}
+        elif node.op == "call_function":
+            step |= {"kind": "function", "target": _named(node.target)}
+        elif node.op == "output":
+            step["kind"] = "output"
+        else:
+            raise ValueError(f"function has a step {node.op!r} that cannot be written down")
+        steps.append(step)
+    return Program(steps)
+
+
+def _named(target: Any) -> str:
+    attribute = getattr(target, "__name__", "")
+    for name, module in _MODULES.items():
+        if getattr(module, attribute, None) is target:
+            return f"{name}.{attribute}"
+    raise ValueError(f"function calls {target!r}, which cannot be written down")
+
+
+def _written(part: Any) -> Any:
+    from torch import fx
+
+    if isinstance(part, fx.Node):
+        return {"of": part.name}
+    if isinstance(part, slice):
+        return {"slice": tuple(_written(end) for end in (part.start, part.stop, part.step))}
+    if isinstance(part, torch.dtype):
+        return {"dtype": str(part).removeprefix("torch.")}
+    if isinstance(part, tuple | list):
+        return type(part)(map(_written, part))
+    if part is None or isinstance(part, bool | int | float | str | Tensor):
+        return part
+    raise ValueError(f"function uses {part!r}, which cannot be written down")
