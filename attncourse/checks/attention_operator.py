@@ -7,7 +7,24 @@ import torch
 from torch import Tensor
 
 from attncourse import attention_operator
-from attncourse.checks.task import Case, Task, normal_source
+from attncourse.checks import laws
+from attncourse.checks.choices import (
+    AVERAGED,
+    AXIS,
+    NORMALISER,
+    SCALE,
+    SIMILARITY,
+    attend,
+    compared,
+    draw,
+    draw_single,
+    normalised,
+    only,
+    scaled,
+    without,
+)
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source
+from attncourse.checks.verdict import shown
 
 SOFTMAX = (
     "softmax",
@@ -52,122 +69,54 @@ def _single_query_cases(seed: int) -> list[Case]:
     ]
 
 
-single_query = Task("single_query", _single_query, _single_query_cases, refuses=SOFTMAX)
+ONE_QUERY = "attention_operator#one-query"
+SOFTARGMAX = "attention_operator#softargmax"
+WHY_THE_SCALE = "attention_operator#why-the-scale"
+TWO_LIMITS = "attention_operator#two-limits"
+MATRIX_FORM = "attention_operator#matrix-form"
+ROWS_AND_COLUMNS = "attention_operator#rows-and-columns"
+BATCHES = "attention_operator#batches"
 
-
-@single_query.misconception(
-    "the scores are not scaled",
-    hint="""A dot product is a sum over the features: the more features, the larger it gets. Something
-    has to bring it back to the size it would have with one feature.""",
-    read="attention_operator#why-the-scale",
+single_query = Task(
+    "single_query",
+    _single_query,
+    {
+        "query": torch.tensor([2.0, 0.0, 0.0, 0.0]),
+        "key": torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 0.0]]),
+        "value": torch.tensor([[10.0, 0.0], [0.0, 10.0], [0.0, 20.0]]),
+    },
+    _single_query_cases,
+    laws=[
+        laws.ones_come_back(draw_single, SOFTARGMAX),
+        laws.equal_keys_average(draw_single, TWO_LIMITS),
+        laws.between_the_values(draw_single, ONE_QUERY),
+        laws.order_of_keys_is_nothing(draw_single, ONE_QUERY),
+        laws.features_written_twice(draw_single, WHY_THE_SCALE),
+        laws.best_match_takes_all(draw_single, TWO_LIMITS),
+    ],
+    refuses=SOFTMAX,
 )
-def unscaled(query, key, value):
-    exponentials = torch.exp(key @ query)
-    return (exponentials / exponentials.sum()) @ value
 
 
-@single_query.misconception(
-    "the scores are divided by the number of features, not by its square root",
-    hint="""A sum of many independent terms grows like the square root of their number, because it is the
-    variances that add up.""",
-    read="attention_operator#why-the-scale",
+@single_query.made_of(
+    similarity=only(SIMILARITY, "cosine", "distance", "negated", "values"),
+    scale=without(SCALE, "num queries", "first dim"),
+    normaliser=without(NORMALISER, "one maximum", "overflows"),
+    averaged=only(AVERAGED, "key", "weights", "plain mean", "divided again", "summed"),
 )
-def scaled_by_dim(query, key, value):
-    exponentials = torch.exp(key @ query / query.shape[0])
-    return (exponentials / exponentials.sum()) @ value
+def one_query(query, key, value, *, similarity="", scale="root", normaliser="", averaged=""):
+    return attend(query[None], key, value, similarity, scale, "keys", normaliser, averaged)[0]
 
 
-@single_query.misconception(
-    "the scale uses the number of keys instead of the number of features",
-    hint="""Each score is a dot product of two vectors. How many terms does that sum have: one for each key,
-    or one for each feature?""",
-    read="attention_operator#why-the-scale",
+@single_query.mistake(
+    "the sum below the fraction bar runs only over the keys so far",
+    hint="""A weight needs the sum over all keys. While your loop is at the first key, that sum is not yet
+    complete. One loop can collect the exponentials, and a second one use them.""",
+    read=SOFTARGMAX,
 )
-def scaled_by_num_keys(query, key, value):
-    exponentials = torch.exp(key @ query / math.sqrt(key.shape[0]))
-    return (exponentials / exponentials.sum()) @ value
-
-
-@single_query.misconception(
-    "the exponentials are not divided by their sum",
-    hint="""Weights share out one whole: what do they have to add up to? Print the sum of yours.""",
-    read="attention_operator#softargmax",
-)
-def not_normalised(query, key, value):
-    return torch.exp(key @ query / math.sqrt(query.shape[0])) @ value
-
-
-@single_query.misconception(
-    "the scores are divided by their sum, without an exponential",
-    hint="""Scores can be negative or add up to nearly nothing. Which function makes every number positive
-    and keeps their order?""",
-    read="attention_operator#softargmax",
-)
-def without_exponential(query, key, value):
-    scores = key @ query / math.sqrt(query.shape[0])
-    return (scores / scores.sum()) @ value
-
-
-@single_query.misconception(
-    "the keys are averaged instead of the values",
-    hint="""Keys are there to be matched. Once the weights are known, the keys have done their work: what is
-    it that a query wants to read?""",
-    read="attention_operator#one-query",
-)
-def averages_keys(query, key, value):
-    exponentials = torch.exp(key @ query / math.sqrt(query.shape[0]))
-    return (exponentials / exponentials.sum()) @ key
-
-
-@single_query.misconception(
-    "only the value of the best key is returned",
-    hint="""Attention does not choose, it mixes: a key with the second best score has its say, too.""",
-    read="attention_operator#two-limits",
-)
-def hard_choice(query, key, value):
-    return value[(key @ query).argmax()]
-
-
-@single_query.misconception(
-    "the sum of one score goes on into the next",
-    hint="""Print the scores one by one. Each key's sum over the features has to start again at 0.""",
-    read="attention_operator#one-query",
-)
-def sum_goes_on(query, key, value):
-    scores = (key @ query).cumsum(0) / math.sqrt(query.shape[0])
-    exponentials = torch.exp(scores - scores.max())
-    return (exponentials / exponentials.sum()) @ value
-
-
-@single_query.misconception(
-    "each exponential is divided by the sum so far, not by the whole sum",
-    hint="""The sum under the fraction bar runs over all the keys, for every weight. It must be complete
-    before the first weight can be made.""",
-    read="attention_operator#one-query",
-)
-def sum_so_far(query, key, value):
+def running_sum(query, key, value):
     exponentials = torch.exp(key @ query / math.sqrt(query.shape[0]))
     return (exponentials / exponentials.cumsum(0)) @ value
-
-
-@single_query.misconception(
-    "the weights are returned instead of the average",
-    hint="""You have the last sum still before you: the weights say how much of each value the output
-    takes.""",
-    read="attention_operator#one-query",
-)
-def weights_only(query, key, value):
-    exponentials = torch.exp(key @ query / math.sqrt(query.shape[0]))
-    return exponentials / exponentials.sum()
-
-
-@single_query.misconception(
-    "all keys get the same weight",
-    hint="""The plain mean of the values does not depend on the query. Where does the query enter?""",
-    read="attention_operator#one-query",
-)
-def plain_mean(query, key, value):
-    return value.mean(0)
 
 
 # ---------------------------------------------------------------------------------------
@@ -195,160 +144,203 @@ def _softargmax_cases(seed: int) -> list[Case]:
     ]
 
 
-softargmax = Task("softargmax", attention_operator.softargmax, _softargmax_cases, refuses=SOFTMAX)
+STABLE = "attention_operator#stable-softargmax"
+
+SHIFT = {
+    "one maximum": NORMALISER["one maximum"],
+    "nothing": Wrong(
+        "the exponential of a large score overflows",
+        """In float32, exp(89) is infinite, and exp(-104) is 0. Adding the same number to all scores of a row
+        changes none of its weights: which number would you add so that exp is never asked for too much, and
+        the sum never comes out as 0?""",
+        STABLE,
+    ),
+    "first": Wrong(
+        "the first score of the row is subtracted instead of its maximum",
+        """Subtracting any score of the row changes no weight, but does it bound what exp is asked for? Think
+        of a row whose first score is its smallest.""",
+        STABLE,
+    ),
+    "smallest": Wrong(
+        "the smallest score is subtracted instead of the largest",
+        """Now no exponent is negative, and the largest is the difference between the ends of the row.
+        Which exponents can never overflow?""",
+        STABLE,
+    ),
+    "mean": Wrong(
+        "the mean of the row is subtracted instead of its maximum",
+        """Subtracting the mean is allowed, as it changes no weight, but does it bound what exp is asked for?
+        Think of a row with a single score far above the others.""",
+        STABLE,
+    ),
+    "absolute": Wrong(
+        "the largest absolute value is subtracted instead of the maximum",
+        """In a row of very negative scores that number lies far above the largest, so every exponential
+        becomes 0. The largest score, sign and all, is the one that bounds what exp is asked for.""",
+        STABLE,
+    ),
+    "above only": Wrong(
+        "the maximum is subtracted above the fraction bar but not below it",
+        """Numerator and denominator must be the same exponentials; otherwise the weights no longer add up
+        to 1. Print the sum of each row.""",
+        STABLE,
+    ),
+    "divided": Wrong(
+        "the scores are divided by the maximum instead of lowered by it",
+        """Dividing changes how far the scores lie apart, and so the weights. Which change does no weight
+        notice?""",
+        STABLE,
+    ),
+    "clamped": Wrong(
+        "large scores are cut off",
+        """Cutting scores off keeps exp finite, but it changes them: two different large scores end up equal.
+        Look for a change that no weight notices.""",
+        STABLE,
+    ),
+    "added": Wrong(
+        "the maximum is added instead of subtracted",
+        """That makes the largest exponent twice as large. In which direction must the scores be moved?""",
+        STABLE,
+    ),
+}
 
 
-@softargmax.misconception(
-    "the exponential of a large score overflows",
-    hint="""In float32, exp(89) is infinite, and exp(-104) is 0. Adding the same number to all scores of a row
-    changes none of its weights: which number would you add so that exp is never asked for too much, and
-    the sum never comes out as 0?""",
-    read="attention_operator#stable-softargmax",
+def _rows_sum_to_one(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    sums = value.sum(-1)
+    return laws.is_not(sums, torch.ones_like(sums), "row {place} of yours sums to {yours}")
+
+
+def _never_negative(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    return laws.is_not(value, value.clamp(min=0), "yours holds {yours}, at {place}")
+
+
+def _same_after_shift(inputs: list[dict[str, Tensor]], values: list[Tensor]) -> str | None:
+    words = "at {place} yours gives {expected} before and {yours} after 1 was added to the scores of row 0"
+    return laws.is_not(values[1], values[0], words)
+
+
+def _ratio_of_exponentials(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    ratio = value[..., 1] / value[..., 0]
+    expected = (inputs["scores"][..., 1] - inputs["scores"][..., 0]).exp()
+    words = "of the first two weights of row {place} yours is {yours} times the other, not {expected} times"
+    return laws.is_not(ratio, expected, words)
+
+
+def _far_scores_are_finite(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    bad = ~value.isfinite()
+    return f"yours holds {value[bad][0].item()} at {bad.nonzero()[0].tolist()}" if bad.any() else None
+
+
+def _raised_row(normal: Normal) -> list[dict[str, Tensor]]:
+    scores = normal(3, 4)
+    raised = scores.clone()
+    raised[0] += 1
+    return [{"scores": scores}, {"scores": raised}]
+
+
+softargmax = Task(
+    "softargmax",
+    attention_operator.softargmax,
+    {"scores": torch.tensor([[0.0, 1.0, 2.0], [5.0, 5.0, 5.0]])},
+    _softargmax_cases,
+    laws=[
+        Law("no weight is negative", SOFTARGMAX, lambda normal: {"scores": normal(3, 4)}, _never_negative),
+        Law(
+            "the weights of a row sum to 1",
+            SOFTARGMAX,
+            lambda normal: {"scores": normal(3, 4)},
+            _rows_sum_to_one,
+        ),
+        Law(
+            "adding the same number to all scores of a row changes none of its weights",
+            STABLE,
+            _raised_row,
+            _same_after_shift,
+        ),
+        Law(
+            "two weights of a row have the ratio exp(the difference of their scores)",
+            SOFTARGMAX,
+            lambda normal: {"scores": normal(3, 4)},
+            _ratio_of_exponentials,
+        ),
+        Law(
+            "every weight is a finite number, however large or small the scores",
+            STABLE,
+            lambda normal: {"scores": 1000 * normal(3, 4)},
+            _far_scores_are_finite,
+        ),
+    ],
+    refuses=SOFTMAX,
 )
-def overflows(scores):
-    exponentials = torch.exp(scores)
-    return exponentials / exponentials.sum(-1, keepdim=True)
 
 
-@softargmax.misconception(
-    "one maximum is subtracted from all rows",
-    hint="""A row whose scores all lie far below the largest of the whole tensor becomes all zeros, and 0/0 is
-    NaN. Every row needs a number of its own.""",
-    read="attention_operator#stable-softargmax",
+@softargmax.made_of(
+    shift=SHIFT,
+    axis=AXIS,
+    sums={
+        "lost": Wrong(
+            "a sum or maximum along the rows lost its dimension",
+            """`sum(-1)` of a tensor of shape (3, 4) has shape (3,), which broadcasts along the wrong dimension,
+            or not at all. There is an argument that keeps the dimension.""",
+            STABLE,
+        ),
+    },
+    form={
+        **only(NORMALISER, "not divided", "no exponential", "sigmoid", "logarithm", "base 2", "absolute"),
+        "one-hot": Wrong(
+            "all the weight goes to the largest score",
+            """That is the argmax, written as a one-hot row. Softargmax is its smooth version: close scores get
+            close weights.""",
+            SOFTARGMAX,
+        ),
+        "negated": Wrong(
+            "the scores have the opposite sign",
+            """The largest score gets the smallest weight in yours. Look at the sign in the exponential.""",
+            SOFTARGMAX,
+        ),
+        "squared": Wrong(
+            "the weights of a row have length 1 instead of the sum 1",
+            """You divide by the root of a sum of squares. It is the plain sum that must be 1.""",
+            SOFTARGMAX,
+        ),
+    },
 )
-def one_maximum(scores):
-    exponentials = torch.exp(scores - scores.max())
-    return exponentials / exponentials.sum(-1, keepdim=True)
-
-
-@softargmax.misconception(
-    "the first score of the row is subtracted instead of its maximum",
-    hint="""Subtracting any score of the row changes no weight, but does it bound what exp is asked for? Think
-    of a row whose first score is its smallest.""",
-    read="attention_operator#stable-softargmax",
-)
-def subtracts_first(scores):
-    exponentials = torch.exp(scores - scores[..., :1])
-    return exponentials / exponentials.sum(-1, keepdim=True)
-
-
-@softargmax.misconception(
-    "the smallest score is subtracted instead of the largest",
-    hint="""Now no exponent is negative, and the largest is the difference between the ends of the row.
-    Which exponents can never overflow?""",
-    read="attention_operator#stable-softargmax",
-)
-def subtracts_smallest(scores):
-    exponentials = torch.exp(scores - scores.amin(-1, keepdim=True))
-    return exponentials / exponentials.sum(-1, keepdim=True)
-
-
-@softargmax.misconception(
-    "the exponentials are not divided by their sum",
-    hint="""The maximum is taken care of; the fraction bar is not. What must each row add up to?""",
-    read="attention_operator#softargmax",
-)
-def never_divided(scores):
-    return torch.exp(scores - scores.amax(-1, keepdim=True))
-
-
-@softargmax.misconception(
-    "a sum or maximum along the rows lost its dimension",
-    hint="""`sum(-1)` of a tensor of shape (3, 4) has shape (3,), which broadcasts along the wrong dimension,
-    or not at all. There is an argument that keeps the dimension.""",
-    read="attention_operator#stable-softargmax",
-)
-def loses_dimension(scores):
-    exponentials = torch.exp(scores - scores.amax(-1))
-    return exponentials / exponentials.sum(-1)
-
-
-@softargmax.misconception(
-    "the mean of the row is subtracted instead of its maximum",
-    hint="""Subtracting the mean is allowed, as it changes no weight, but does it bound what exp is asked for?
-    Think of a row with a single score far above the others.""",
-    read="attention_operator#stable-softargmax",
-)
-def subtracts_mean(scores):
-    exponentials = torch.exp(scores - scores.mean(-1, keepdim=True))
-    return exponentials / exponentials.sum(-1, keepdim=True)
-
-
-@softargmax.misconception(
-    "the maximum is subtracted above the fraction bar but not below it",
-    hint="""Numerator and denominator must be the same exponentials; otherwise the weights no longer add up
-    to 1. Print the sum of each row.""",
-    read="attention_operator#stable-softargmax",
-)
-def shifted_above_only(scores):
-    shifted = scores - scores.amax(-1, keepdim=True)
-    return torch.exp(shifted) / torch.exp(scores).sum(-1, keepdim=True)
-
-
-@softargmax.misconception(
-    "large scores are cut off",
-    hint="""Cutting scores off keeps exp finite, but it changes them: two different large scores end up equal.
-    Look for a change that no weight notices.""",
-    read="attention_operator#stable-softargmax",
-)
-def clamped(scores):
-    exponentials = torch.exp(scores.clamp(-50, 50))
-    return exponentials / exponentials.sum(-1, keepdim=True)
-
-
-@softargmax.misconception(
-    "the columns are normalised instead of the rows",
-    hint="""Each row belongs to one query, and its weights share out that query's attention. Which dimension
-    must the sum run over?""",
-    read="attention_operator#rows-and-columns",
-)
-def normalises_columns(scores):
-    shifted = scores - scores.amax(0, keepdim=True)
-    exponentials = torch.exp(shifted)
-    return exponentials / exponentials.sum(0, keepdim=True)
-
-
-@softargmax.misconception(
-    "dimension 1 is normalised instead of the last one",
-    hint="""Dimension 1 is the last one only if there are exactly two. With a batch in front it is another.
-    How do you say "the last" in PyTorch?""",
-    read="attention_operator#rows-and-columns",
-)
-def normalises_dim_1(scores):
-    shifted = scores - scores.amax(1, keepdim=True)
-    exponentials = torch.exp(shifted)
-    return exponentials / exponentials.sum(1, keepdim=True)
-
-
-@softargmax.misconception(
-    "all the numbers together sum to 1, instead of each row",
-    hint="""Every query has one whole of attention to share out, not a part of one. `sum` without a dimension
-    adds up everything.""",
-    read="attention_operator#rows-and-columns",
-)
-def normalises_all(scores):
-    exponentials = torch.exp(scores - scores.amax(-1, keepdim=True))
-    return exponentials / exponentials.sum()
-
-
-@softargmax.misconception(
-    "all the weight goes to the largest score",
-    hint="""That is the argmax, written as a one-hot row. Softargmax is its smooth version: close scores get
-    close weights.""",
-    read="attention_operator#softargmax",
-)
-def one_hot(scores):
-    return torch.nn.functional.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
-
-
-@softargmax.misconception(
-    "the scores are divided by their sum, without an exponential",
-    hint="""Weights must be positive whatever the scores. Which function makes every number positive and keeps
-    their order?""",
-    read="attention_operator#softargmax",
-)
-def divided_by_sum(scores):
-    return scores / scores.sum(-1, keepdim=True)
+def soft(scores, *, shift="maximum", axis="keys", sums="kept", form="softargmax"):
+    dims = {"keys": (-1,), "queries": (-2,), "dim 0": (0,), "dim 1": (1,), "dim 2": (2,)}
+    along = {"dim": dims.get(axis, tuple(range(scores.dim()))), "keepdim": sums == "kept"}
+    if form == "negated":
+        scores = -scores
+    if form == "absolute":
+        scores = scores.abs()
+    if form == "base 2":
+        scores = scores * math.log(2)
+    if form == "sigmoid":
+        return torch.sigmoid(scores)
+    if form == "no exponential":
+        return scores / scores.sum(**along)
+    if form == "one-hot":
+        top = scores.amax(**along)
+        return (scores == top).to(scores.dtype)
+    shifts = {
+        "one maximum": lambda: scores.max(),
+        "nothing": lambda: 0,
+        "first": lambda: scores.narrow(along["dim"][0], 0, 1),
+        "smallest": lambda: scores.amin(**along),
+        "mean": lambda: scores.mean(**along),
+        "absolute": lambda: scores.abs().amax(**along),
+        "clamped": lambda: scores - scores.clamp(-50, 50),
+        "added": lambda: -scores.amax(**along),
+    }
+    moved = scores - shifts.get(shift, lambda: scores.amax(**along))()
+    if shift == "divided":
+        moved = scores / scores.amax(**along)
+    above = torch.exp(moved)
+    if form == "not divided":
+        return above
+    if form == "squared":
+        return above / (above**2).sum(**along).sqrt()
+    weights = above / (torch.exp(scores) if shift == "above only" else above).sum(**along)
+    return weights.log() if form == "logarithm" else weights
 
 
 # ---------------------------------------------------------------------------------------
@@ -386,197 +378,46 @@ def _attention_cases(seed: int) -> list[Case]:
     ]
 
 
-attention = Task("attention", attention_operator.attention, _attention_cases)
+PENCIL = {
+    "query": torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 4.0]]),
+    "key": torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 1.0]]),
+    "value": torch.tensor([[10.0, 0.0], [0.0, 10.0], [0.0, 20.0]]),
+}
 
-
-@attention.misconception(
-    "the scores are not scaled",
-    hint="""The weights come out too sharp, and the more features, the sharper. What keeps the size of a dot
-    product the same for any number of features?""",
-    read="attention_operator#why-the-scale",
+attention = Task(
+    "attention",
+    attention_operator.attention,
+    PENCIL,
+    _attention_cases,
+    laws=[
+        laws.ones_come_back(draw(), ROWS_AND_COLUMNS),
+        laws.equal_keys_average(draw(), TWO_LIMITS),
+        laws.between_the_values(draw(), MATRIX_FORM),
+        laws.queries_are_asked_alone(draw(), ROWS_AND_COLUMNS),
+        laws.sequences_are_treated_alone(draw(2), BATCHES),
+        laws.order_of_keys_is_nothing(draw(), MATRIX_FORM),
+        laws.features_written_twice(draw(), WHY_THE_SCALE),
+        laws.best_match_takes_all(draw(), TWO_LIMITS),
+    ],
+    builds_on=("softargmax",),
 )
-def attention_unscaled(query, key, value):
-    return torch.softmax(query @ key.mT, -1) @ value
 
 
-@attention.misconception(
-    "the scores are divided by the number of features, not by its square root",
-    hint="""The weights come out too even. It is the variance of a dot product that grows with the number of
-    features; the scale has to undo its typical size.""",
-    read="attention_operator#why-the-scale",
+@attention.made_of(
+    similarity=SIMILARITY, scale=SCALE, axis=AXIS, normaliser=NORMALISER, averaged=without(AVERAGED, "summed")
 )
-def attention_scaled_by_dim(query, key, value):
-    return torch.softmax(query @ key.mT / query.shape[-1], -1) @ value
+def any_attention(query, key, value, *, similarity="", scale="root", axis="keys", normaliser="", averaged=""):
+    return attend(query, key, value, similarity, scale, axis, normaliser, averaged)
 
 
-@attention.misconception(
-    "the scale uses the features of the values",
-    hint="""The scale belongs to the dot product of a query and a key. The values have not been touched yet
-    when it is applied.""",
-    read="attention_operator#why-the-scale",
-)
-def attention_scaled_by_value_dim(query, key, value):
-    return torch.softmax(query @ key.mT / math.sqrt(value.shape[-1]), -1) @ value
-
-
-@attention.misconception(
-    "the scale uses the number of keys instead of the number of features",
-    hint="""A score is a dot product: a sum with one term for each feature, however many keys there are.
-    Which dimension of `key` holds its features?""",
-    read="attention_operator#why-the-scale",
-)
-def attention_scaled_by_num_keys(query, key, value):
-    return torch.softmax(query @ key.mT / math.sqrt(key.shape[-2]), -1) @ value
-
-
-@attention.misconception(
-    "the scale is applied to the weights, after the softargmax",
-    hint="""The weights of a row no longer sum to 1. The scale changes how sharp the weights are, so it must
-    act before they are made.""",
-    read="attention_operator#why-the-scale",
-)
-def attention_scaled_after(query, key, value):
-    return torch.softmax(query @ key.mT, -1) / math.sqrt(query.shape[-1]) @ value
-
-
-@attention.misconception(
-    "the scores are multiplied by the square root instead of divided by it",
-    hint="""The weights come out far too sharp. The scale is there to make the scores smaller.""",
-    read="attention_operator#why-the-scale",
-)
-def attention_multiplied(query, key, value):
-    return torch.softmax(query @ key.mT * math.sqrt(query.shape[-1]), -1) @ value
-
-
-@attention.misconception(
-    "the weights are normalised over the queries instead of the keys",
-    hint="""Each row of the scores belongs to a query, and the row must sum to 1. Sum your weights along the
-    last dimension, and along the one before it.""",
-    read="attention_operator#rows-and-columns",
-)
-def attention_over_queries(query, key, value):
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -2) @ value
-
-
-@attention.misconception(
-    "dimension 1 is normalised, which is the keys only without a batch",
-    hint="""Dimensions counted from the front move when a batch is added. Count from the back.""",
-    read="attention_operator#rows-and-columns",
-)
-def attention_dim_1(query, key, value):
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), 1) @ value
-
-
-@attention.misconception(
-    "dimension 0 is normalised, which is the batch when there is one",
-    hint="""Dimension 0 holds the queries if there is no batch, and the sequences if there is one. Neither
-    shares out one query's attention. Over which dimension does that run?""",
-    read="attention_operator#rows-and-columns",
-)
-def attention_dim_0(query, key, value):
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), 0) @ value
-
-
-@attention.misconception(
-    "`.T` turns round the batch, too",
-    hint="""`.T` is meant for matrices; with a batch it reverses all the dimensions. Only the last two
-    dimensions of the keys may change places.""",
-    read="attention_operator#batches",
-)
-def attention_full_transpose(query, key, value):
-    return torch.softmax(query @ key.T / math.sqrt(query.shape[-1]), -1) @ value
-
-
-@attention.misconception(
-    "the transpose is one that knows matrices only",
-    hint="""Without a batch `.t()` does what you want; with one it refuses. There are transposes that
-    exchange the last two dimensions and carry the others along.""",
-    read="attention_operator#batches",
-)
-def attention_matrix_transpose(query, key, value):
-    return torch.softmax(query @ key.t() / math.sqrt(query.shape[-1]), -1) @ value
-
-
-@attention.misconception(
-    "the keys are reshaped instead of transposed",
-    hint="""A reshape to the transposed shape keeps the numbers in their old order and cuts them up anew, so
-    the columns are no longer keys. Print a small matrix both ways.""",
-    read="attention_operator#matrix-form",
-)
-def attention_reshaped(query, key, value):
-    turned = key.reshape(*key.shape[:-2], key.shape[-1], key.shape[-2])
-    return torch.softmax(query @ turned / math.sqrt(query.shape[-1]), -1) @ value
-
-
-@attention.misconception(
-    "the exponential of a large score overflows",
-    hint="""It is right while the scores are small. Your softargmax has to survive large ones, as in the
-    task before.""",
-    read="attention_operator#stable-softargmax",
-)
-def attention_overflows(query, key, value):
-    exponentials = torch.exp(query @ key.mT / math.sqrt(query.shape[-1]))
-    return exponentials / exponentials.sum(-1, keepdim=True) @ value
-
-
-@attention.misconception(
-    "the values are averaged with the scores, without a softargmax",
-    hint="""Scores may be negative, and they add up to anything. What turns them into weights is
-    missing.""",
-    read="attention_operator#softargmax",
-)
-def attention_without_softargmax(query, key, value):
-    return query @ key.mT / math.sqrt(query.shape[-1]) @ value
-
-
-@attention.misconception(
-    "the scores are transposed: keys in rows, queries in columns",
-    hint="""Row q of the scores must belong to query q. Which of the two matrices has to stand on the left of
-    the product?""",
-    read="attention_operator#rows-and-columns",
-)
-def attention_transposed(query, key, value):
-    return torch.softmax(key @ query.mT / math.sqrt(query.shape[-1]), -1) @ value
-
-
-@attention.misconception(
+@attention.mistake(
     "keys and values have changed places",
     hint="""Queries are matched with keys, and what is averaged is the values. Yours does it the other way
     round.""",
-    read="attention_operator#matrix-form",
+    read=MATRIX_FORM,
 )
 def attention_exchanged(query, key, value):
     return torch.softmax(query @ value.mT / math.sqrt(query.shape[-1]), -1) @ key
-
-
-@attention.misconception(
-    "the keys are averaged instead of the values",
-    hint="""The keys decide the weights and nothing else. What is it that the weights are for?""",
-    read="attention_operator#matrix-form",
-)
-def attention_averages_keys(query, key, value):
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ key
-
-
-@attention.misconception(
-    "the weights are returned instead of the average",
-    hint="""You have the second half of the equation still before you: the weights say how much of each value
-    the output takes.""",
-    read="attention_operator#matrix-form",
-)
-def attention_weights_only(query, key, value):
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1)
-
-
-@attention.misconception(
-    "each query takes the value of its best key only",
-    hint="""A hard choice has no gradient to learn from. Softargmax lets every key contribute according to its
-    score.""",
-    read="attention_operator#two-limits",
-)
-def attention_hard(query, key, value):
-    best = (query @ key.mT).argmax(-1)
-    return torch.nn.functional.one_hot(best, key.shape[-2]).to(value.dtype) @ value
 
 
 # ---------------------------------------------------------------------------------------
@@ -640,7 +481,14 @@ def _picking_cases(seed: int) -> list[Case]:
             key = _unit_keys(normal, num_keys, key_dim, **how)
         return Case({"key": key, "index": index, "share": share}, note)
 
+    # Most keys lie to one side of the one to pick, and one lies close to it on the other.
+    degrees = torch.tensor([0.0, 20.0, *(-60 + 5 * normal(6)).tolist()]).deg2rad()
+    one_sided = Case(
+        {"key": torch.stack([degrees.cos(), degrees.sin()], -1), "index": 0, "share": 0.9},
+        "most keys to one side, one close by on the other",
+    )
     return [
+        one_sided,
         case(4, 6, 2, 0.9),
         case(5, 3, 0, 0.99, "the first key"),
         case(7, 16, 6, 0.999, "the last key, and a share of 0.999"),
@@ -649,10 +497,34 @@ def _picking_cases(seed: int) -> list[Case]:
     ]
 
 
-picking_query = Task("picking_query", _picking_query, _picking_cases, compare=_picking_compare)
+def _points_to_key(inputs: dict[str, Any], query: Tensor) -> str | None:
+    best = int((inputs["key"] @ query.to(inputs["key"].dtype)).argmax())
+    return (
+        None
+        if best == inputs["index"]
+        else f"with yours it is key {best}, and key {inputs['index']} was wanted"
+    )
 
 
-@picking_query.misconception(
+picking_query = Task(
+    "picking_query",
+    _picking_query,
+    {"key": torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), "index": 2, "share": 0.9},
+    _picking_cases,
+    laws=[
+        Law(
+            "among keys of length 1 the one wanted has the largest dot product with the query",
+            TWO_LIMITS,
+            lambda normal: {"key": _unit_keys(normal, 5, 4), "index": 1, "share": 0.5},
+            _points_to_key,
+        )
+    ],
+    compare=_picking_compare,
+    builds_on=("softargmax",),
+)
+
+
+@picking_query.mistake(
     "the query is the key itself, which points the right way but is too short",
     hint="""The direction is right: no other key of length 1 matches better. What happens to the differences
     between the scores when the query is made longer?""",
@@ -662,7 +534,7 @@ def picks_with_key(key, index, share):
     return key[index]
 
 
-@picking_query.misconception(
+@picking_query.mistake(
     "the query is shortened by the share",
     hint="""The share is a weight, after the softargmax. A query shorter than the key makes the scores, and so
     the weights, more alike.""",
@@ -672,7 +544,7 @@ def picks_with_share(key, index, share):
     return share * key[index]
 
 
-@picking_query.misconception(
+@picking_query.mistake(
     "the query only makes up for the scale",
     hint="""Now the matching key has a score of exactly 1, and exp(1) is not much larger than exp(0). By how
     much must the best score lead?""",
@@ -682,7 +554,7 @@ def picks_unscaled(key, index, share):
     return math.sqrt(key.shape[1]) * key[index]
 
 
-@picking_query.misconception(
+@picking_query.mistake(
     "the query points away from the key",
     hint="""A dot product is largest where two vectors point the same way. Yours is the smallest possible for
     this key.""",
@@ -692,7 +564,17 @@ def picks_opposite(key, index, share):
     return -1000 * key[index]
 
 
-@picking_query.misconception(
+@picking_query.mistake(
+    "the mean of the keys is subtracted from the key",
+    hint="""Of the keys that lie to one side, the mean points away from that side, and with it your query. Another
+    key may then match better. Which direction does a key of length 1 match best?""",
+    read="attention_operator#two-limits",
+)
+def picks_key_without_mean(key, index, share):
+    return 1000 * (key[index] - key.mean(0))
+
+
+@picking_query.mistake(
     "the query is a one-hot vector over the features",
     hint="""A query lives in the space of the features, not in the space of the positions: it has no entry
     for key number `index`. What do you know about that key that could tell it from the others?""",
@@ -730,10 +612,30 @@ def _averaging_cases(seed: int) -> list[Case]:
     ]
 
 
-averaging_query = Task("averaging_query", _averaging_query, _averaging_cases, compare=_averaging_compare)
+def _no_product(inputs: dict[str, Tensor], query: Tensor) -> str | None:
+    products = inputs["key"] @ query.to(inputs["key"].dtype)
+    words = f"with yours they are {', '.join(map(shown, products.tolist()))}"
+    return None if products.abs().max() < 1e-6 else words
 
 
-@averaging_query.misconception(
+averaging_query = Task(
+    "averaging_query",
+    _averaging_query,
+    {"key": torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]])},
+    _averaging_cases,
+    laws=[
+        Law(
+            "its dot products with two keys that point opposite ways are the same, and so 0",
+            TWO_LIMITS,
+            lambda normal: {"key": torch.tensor([[1.0, 2.0], [-1.0, -2.0], [2.0, -1.0], [-2.0, 1.0]])},
+            _no_product,
+        )
+    ],
+    compare=_averaging_compare,
+)
+
+
+@averaging_query.mistake(
     "the query is the mean of the keys",
     hint="""The mean of the keys matches some keys better than others. Equal weights need equal scores. Which
     query has the same dot product with every vector there is?""",
@@ -743,7 +645,7 @@ def averages_with_mean(key):
     return key.mean(0)
 
 
-@averaging_query.misconception(
+@averaging_query.mistake(
     "the query is all ones",
     hint="""The dot product with a vector of ones adds up a key's features, and that sum differs from key to
     key.""",
@@ -753,7 +655,7 @@ def averages_with_ones(key):
     return torch.ones_like(key[0])
 
 
-@averaging_query.misconception(
+@averaging_query.mistake(
     "the query holds the equal weights themselves",
     hint="""1 over the number of keys is what the weights should become. The query is not the weights: it has
     one number for each feature, and they are made from its scores.""",
@@ -763,7 +665,7 @@ def averages_with_weights(key):
     return torch.full_like(key[0], 1 / key.shape[0])
 
 
-@averaging_query.misconception(
+@averaging_query.mistake(
     "the query is the sum of the keys",
     hint="""Every key is in the sum, but a long key, or one with many neighbours, matches it best. Equal
     weights need equal scores.""",
@@ -812,74 +714,116 @@ def _score_scale_compare(inputs: dict[str, Any], factor: Any) -> str | None:
     return None
 
 
-score_scale = Task("score_scale", _score_scale, _score_scale_cases, compare=_score_scale_compare)
-
-
-@score_scale.misconception(
-    "the standard deviations of queries and keys are left out",
-    hint="""The factor is right when both are 1. If every query gets twice as long, what happens to the
-    scores?""",
-    read="attention_operator#why-the-scale",
+score_scale = Task(
+    "score_scale",
+    _score_scale,
+    {"key_dim": 4, "query_std": 1.0, "key_std": 0.5},
+    _score_scale_cases,
+    laws=[
+        Law(
+            "with four times as many features the factor is half as large",
+            WHY_THE_SCALE,
+            lambda normal: [{"key_dim": dim, "query_std": 1.0, "key_std": 1.0} for dim in (9, 36)],
+            lambda inputs, values: _ratio(values, 0.5),
+        ),
+        Law(
+            "with queries twice as long the factor is half as large",
+            WHY_THE_SCALE,
+            lambda normal: [{"key_dim": 9, "query_std": std, "key_std": 1.0} for std in (1.0, 2.0)],
+            lambda inputs, values: _ratio(values, 0.5),
+        ),
+    ],
+    compare=_score_scale_compare,
 )
-def scale_without_std(key_dim, query_std, key_std):
-    return 1 / math.sqrt(key_dim)
 
 
-@score_scale.misconception(
-    "the number of features stands there without the square root",
-    hint="""The variance of a sum of independent terms is the sum of their variances. A factor c multiplies
-    the variance by c squared.""",
-    read="attention_operator#why-the-scale",
+def _ratio(values: list[float], expected: float) -> str | None:
+    """How far the second number is from so many times the first."""
+    ratio = values[1] / values[0] if values[0] else math.nan
+    words = f"yours gives {shown(values[0])} and then {shown(values[1])}"
+    return None if math.isclose(ratio, expected, rel_tol=1e-4) else words
+
+
+@score_scale.made_of(
+    dim={
+        "whole": Wrong(
+            "the number of features stands there without the square root",
+            """The variance of a sum of independent terms is the sum of their variances. A factor c multiplies
+            the variance by c squared.""",
+            WHY_THE_SCALE,
+        ),
+        "none": Wrong(
+            "the number of features is left out",
+            """A score adds up one product for each feature. What does that do to its variance?""",
+            WHY_THE_SCALE,
+        ),
+    },
+    std={
+        "none": Wrong(
+            "the standard deviations of queries and keys are left out",
+            """The factor is right when both are 1. If every query gets twice as long, what happens to the
+            scores?""",
+            WHY_THE_SCALE,
+        ),
+        "query only": Wrong(
+            "the standard deviation of the keys is left out",
+            """If every key gets twice as long, what happens to the scores?""",
+            WHY_THE_SCALE,
+        ),
+        "key only": Wrong(
+            "the standard deviation of the queries is left out",
+            """If every query gets twice as long, what happens to the scores?""",
+            WHY_THE_SCALE,
+        ),
+        "squared": Wrong(
+            "variances stand where standard deviations should",
+            """A factor c multiplies the standard deviation of the scores by c, and their variance by c squared.
+            Which of the two are you dividing by?""",
+            WHY_THE_SCALE,
+        ),
+        "above": Wrong(
+            "the standard deviations are multiplied after the division",
+            """Python divides and multiplies from left to right: in `1 / a * b`, the b stands above the fraction
+            bar. Brackets help.""",
+            WHY_THE_SCALE,
+        ),
+        "rooted": Wrong(
+            "the standard deviations stand under the root",
+            """Under the root belongs a variance. You have put standard deviations there.""",
+            WHY_THE_SCALE,
+        ),
+        "added": Wrong(
+            "the standard deviations are added",
+            """A score is a sum of products. What is the variance of a *product* of two independent numbers?""",
+            WHY_THE_SCALE,
+        ),
+    },
+    form={
+        "inverted": Wrong(
+            "this is the size of the scores, not the factor that undoes it",
+            """You have found the standard deviation of the unscaled scores. Which factor turns it into 1?""",
+            WHY_THE_SCALE,
+        ),
+        "variance": Wrong(
+            "this is the variance of the scores, or its inverse, instead of the standard deviation",
+            """A factor c multiplies the variance by c squared. Which number, squared, is the one you have?""",
+            WHY_THE_SCALE,
+        ),
+    },
 )
-def scale_by_dim(key_dim, query_std, key_std):
-    return 1 / (query_std * key_std * key_dim)
-
-
-@score_scale.misconception(
-    "variances stand where standard deviations should",
-    hint="""A factor c multiplies the standard deviation of the scores by c, and their variance by c squared.
-    Which of the two are you dividing by?""",
-    read="attention_operator#why-the-scale",
-)
-def scale_by_variances(key_dim, query_std, key_std):
-    return 1 / (query_std**2 * key_std**2 * key_dim)
-
-
-@score_scale.misconception(
-    "the standard deviations are multiplied after the division",
-    hint="""Python divides and multiplies from left to right: in `1 / a * b`, the b stands above the fraction
-    bar. Brackets help.""",
-    read="attention_operator#why-the-scale",
-)
-def scale_without_brackets(key_dim, query_std, key_std):
-    return 1 / math.sqrt(key_dim) * query_std * key_std
-
-
-@score_scale.misconception(
-    "the standard deviations stand under the root",
-    hint="""Under the root belongs a variance. You have put standard deviations there.""",
-    read="attention_operator#why-the-scale",
-)
-def scale_under_root(key_dim, query_std, key_std):
-    return 1 / math.sqrt(key_dim * query_std * key_std)
-
-
-@score_scale.misconception(
-    "the number of features is left out",
-    hint="""A score adds up one product for each feature. What does that do to its variance?""",
-    read="attention_operator#why-the-scale",
-)
-def scale_without_dim(key_dim, query_std, key_std):
-    return 1 / (query_std * key_std)
-
-
-@score_scale.misconception(
-    "this is the size of the scores, not the factor that undoes it",
-    hint="""You have found the standard deviation of the unscaled scores. Which factor turns it into 1?""",
-    read="attention_operator#why-the-scale",
-)
-def scale_inverted(key_dim, query_std, key_std):
-    return query_std * key_std * math.sqrt(key_dim)
+def any_factor(key_dim, query_std, key_std, *, dim="root", std="both", form="factor"):
+    size = {"whole": key_dim, "none": 1.0}.get(dim, math.sqrt(key_dim))
+    product = query_std * key_std
+    size *= {
+        "none": 1.0,
+        "query only": query_std,
+        "key only": key_std,
+        "squared": product**2,
+        "above": 1 / product,
+        "rooted": math.sqrt(product),
+        "added": query_std + key_std,
+    }.get(std, product)
+    return {"inverted": size, "variance": 1 / size**2}.get(form, 1 / size)
 
 
 # ---------------------------------------------------------------------------------------
@@ -892,93 +836,136 @@ def _column_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return (weights @ value.mT).mT
 
 
+def _in_columns(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.mT for name, value in inputs.items()}
+
+
 def _column_cases(seed: int) -> list[Case]:
-    return [
-        Case({name: value.mT for name, value in case.inputs.items()}, case.note, case.contiguous)
-        for case in _attention_cases(seed)
-    ]
+    return [Case(_in_columns(case.inputs), case.note, case.contiguous) for case in _attention_cases(seed)]
 
 
-column_attention = Task("column_attention", _column_attention, _column_cases)
+def _column_ones(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    return laws.is_not(value, torch.ones_like(value), "yours gives {yours} at {place}")
 
 
-@column_attention.misconception(
-    "the weights are normalised along the rows",
-    hint="""Now every column of the scores belongs to a query. So which dimension holds the keys that share
-    out its attention?""",
-    read="attention_operator#column-convention",
+def _column_alone(inputs: list[dict[str, Tensor]], values: list[Tensor]) -> str | None:
+    words = "at {place} yours gives {expected} among other queries and {yours} alone"
+    return laws.is_not(values[1], values[0][..., :1], words)
+
+
+def _column_twice(inputs: list[dict[str, Tensor]], values: list[Tensor]) -> str | None:
+    words = "at {place} yours gives {yours} for the first and {expected} for the second"
+    return laws.is_not(values[0], values[1], words)
+
+
+def _columns_of_ones(normal: Normal) -> dict[str, Tensor]:
+    return _in_columns(draw()(normal)) | {"value": torch.ones(2, 4)}
+
+
+def _columns_one_query(normal: Normal) -> list[dict[str, Tensor]]:
+    drawn = _in_columns(draw()(normal))
+    return [drawn, drawn | {"query": drawn["query"][:, :1]}]
+
+
+def _columns_twice(normal: Normal) -> list[dict[str, Tensor]]:
+    drawn = _in_columns(draw()(normal))
+    twice = {name: torch.cat([drawn[name]] * 2) for name in ("query", "key")}
+    return [drawn | twice, drawn | {"query": drawn["query"] * 2**0.5}]
+
+
+COLUMNS = "attention_operator#column-convention"
+
+column_attention = Task(
+    "column_attention",
+    _column_attention,
+    _in_columns(PENCIL),
+    _column_cases,
+    laws=[
+        Law(
+            "values that are all ones come back as ones, as the weights of a query sum to 1",
+            COLUMNS,
+            _columns_of_ones,
+            _column_ones,
+        ),
+        Law(
+            "a query gets the same output alone as among other queries",
+            COLUMNS,
+            _columns_one_query,
+            _column_alone,
+        ),
+        Law(
+            "writing every feature of queries and keys twice does the same as making the queries longer by the "
+            "root of 2",
+            WHY_THE_SCALE,
+            _columns_twice,
+            _column_twice,
+        ),
+    ],
+    builds_on=("attention", "softargmax"),
 )
-def columns_normalised_by_row(query, key, value):
-    return value @ torch.softmax(key.mT @ query / math.sqrt(query.shape[-2]), -1)
 
 
-@column_attention.misconception(
-    "the scale uses the number of positions instead of the number of features",
-    hint="""The features now run along the other dimension. Which dimension of `key` is summed over in a dot
-    product?""",
-    read="attention_operator#column-convention",
+@column_attention.made_of(
+    similarity=only(SIMILARITY, "cosine", "negated", "T", "values"),
+    scale=SCALE,
+    axis={
+        "rows": Wrong(
+            "the weights are normalised along the rows",
+            """Now every column of the scores belongs to a query. So which dimension holds the keys that share
+            out its attention?""",
+            COLUMNS,
+        ),
+        **only(AXIS, "dim 0", "dim 1", "all"),
+    },
+    normaliser=NORMALISER,
+    averaged=only(AVERAGED, "key", "weights", "plain mean", "divided again"),
+    layout={
+        "rows": Wrong(
+            "the output has its positions in rows",
+            """The numbers are right. In this convention the output, like its inputs, keeps one position in each
+            column.""",
+            COLUMNS,
+        ),
+    },
 )
-def columns_scaled_by_positions(query, key, value):
-    return value @ torch.softmax(key.mT @ query / math.sqrt(key.shape[-1]), -2)
+def any_columns(
+    query,
+    key,
+    value,
+    *,
+    similarity="",
+    scale="root",
+    axis="columns",
+    normaliser="",
+    averaged="",
+    layout="columns",
+):
+    query, key, value = query.mT, key.mT, value.mT
+    # What stands in columns is turned round to be scored, and with it what dimensions are called.
+    products = (key @ query.T).mT if similarity == "T" else compared(query, key, value, similarity)
+    scores = scaled(products, query, key, value, scale).mT
+    names = {"columns": "queries", "rows": "keys"}
+    weights = normalised(scores, names.get(axis, axis), normaliser).mT
+    if scale == "after":
+        weights = weights / math.sqrt(query.shape[-1])
+    if averaged == "key":
+        value = key
+    if averaged == "plain mean":
+        weights = torch.full_like(weights, 1 / key.shape[-2])
+    if averaged == "divided again":
+        weights = weights / key.shape[-2]
+    output = weights if averaged == "weights" else weights @ value
+    return output if layout == "rows" else output.mT
 
 
-@column_attention.misconception(
-    "the scores are not scaled",
-    hint="""Turning the matrices over changes neither the dot products nor how fast they grow with the number
-    of features.""",
-    read="attention_operator#why-the-scale",
-)
-def columns_unscaled(query, key, value):
-    return value @ torch.softmax(key.mT @ query, -2)
-
-
-@column_attention.misconception(
-    "the output has its positions in rows",
-    hint="""The numbers are right. In this convention the output, like its inputs, keeps one position in each
-    column.""",
-    read="attention_operator#column-convention",
-)
-def columns_output_in_rows(query, key, value):
-    return (value @ torch.softmax(key.mT @ query / math.sqrt(query.shape[-2]), -2)).mT
-
-
-@column_attention.misconception(
+@column_attention.mistake(
     "the inputs are read as if their rows were positions",
     hint="""This is the formula for rows, unchanged. Here a column is a position: write down the shape of each
     matrix beside the formula and see which products fit.""",
-    read="attention_operator#column-convention",
+    read=COLUMNS,
 )
 def columns_read_as_rows(query, key, value):
     return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
-
-
-@column_attention.misconception(
-    "the scale uses the number of queries instead of the number of features",
-    hint="""The features now run along the other dimension. Which dimension of `query` is summed over in a
-    dot product?""",
-    read="attention_operator#column-convention",
-)
-def columns_scaled_by_queries(query, key, value):
-    return value @ torch.softmax(key.mT @ query / math.sqrt(query.shape[-1]), -2)
-
-
-@column_attention.misconception(
-    "dimension 0 is normalised, which is the keys only without a batch",
-    hint="""Dimensions counted from the front move when a batch is added. Count from the back.""",
-    read="attention_operator#rows-and-columns",
-)
-def columns_dim_0(query, key, value):
-    return value @ torch.softmax(key.mT @ query / math.sqrt(query.shape[-2]), 0)
-
-
-@column_attention.misconception(
-    "`.T` turns round the batch, too",
-    hint="""`.T` is meant for matrices; with a batch it reverses all the dimensions. Only the last two may
-    change places.""",
-    read="attention_operator#batches",
-)
-def columns_full_transpose(query, key, value):
-    return value @ torch.softmax(key.T @ query / math.sqrt(query.shape[-2]), -2)
 
 
 # ---------------------------------------------------------------------------------------
@@ -1023,102 +1010,195 @@ def _self_attention_cases(seed: int) -> list[Case]:
     ]
 
 
-self_attention = Task("self_attention", _self_attention, _self_attention_cases)
+THREE_INPUTS = "attention_operator#three-inputs"
+VALUES_NOT_INPUTS = "attention_operator#values-not-inputs"
+NOT_SYMMETRIC = "attention_operator#not-symmetric"
+
+MADE_FROM = {
+    "keys like queries": Wrong(
+        "the keys are made with the weights of the queries",
+        """What a word looks for and what it offers are two things. With the same weights for both,
+        relatedness would have to be mutual.""",
+        NOT_SYMMETRIC,
+    ),
+    "exchanged": Wrong(
+        "queries and keys have changed places",
+        """The queries are made with the weights for keys, and the keys with those for queries. Scores are
+        not symmetric: who asks whom?""",
+        NOT_SYMMETRIC,
+    ),
+    "inputs averaged": Wrong(
+        "the inputs are averaged instead of the values",
+        """What a word hands over need not be what it is. Which of the three weights says what it hands
+        over, and where do you use it?""",
+        VALUES_NOT_INPUTS,
+    ),
+    "inputs compared": Wrong(
+        "the scores compare the inputs themselves, without queries and keys",
+        """The inputs are compared as they are. Two of the three weights have not been used.""",
+        THREE_INPUTS,
+    ),
+    "inputs only": Wrong(
+        "none of the three weights is used",
+        """The sentence is compared with itself, word by word, and averaged. What the layer can learn, its
+        weights, plays no part.""",
+        THREE_INPUTS,
+    ),
+    "queries only": Wrong(
+        "the keys are the inputs themselves",
+        """The queries are made with their weights, the keys are not. Which weight is not used?""",
+        THREE_INPUTS,
+    ),
+    "transposed": Wrong(
+        "the weights are transposed before they are applied",
+        """PyTorch's `nn.Linear` stores its weight transposed. Here rows are positions and a weight has
+        shape (input features, output features): which product fits as it stands?""",
+        THREE_INPUTS,
+    ),
+    "values like keys": Wrong(
+        "the values are made with the weights of the keys",
+        """What a word offers to be found by, and what it then hands over, are two things, with two weights.""",
+        THREE_INPUTS,
+    ),
+}
+
+# The scale of a layer has one more number that it could be taken from.
+LAYER_SCALE = {
+    **without(SCALE, "first dim", "num queries"),
+    "model dim": Wrong(
+        "the scale uses the features of the input instead of those of the queries",
+        """The dot product is taken after the projection. How many terms does it have then?""",
+        WHY_THE_SCALE,
+    ),
+}
 
 
-@self_attention.misconception(
-    "the inputs are averaged instead of the values",
-    hint="""What a word hands over need not be what it is. Which of the three weights says what it hands
-    over, and where do you use it?""",
-    read="attention_operator#values-not-inputs",
-)
-def layer_averages_inputs(x, W_Q, W_K, W_V):
-    query, key = x @ W_Q, x @ W_K
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ x
-
-
-@self_attention.misconception(
-    "the keys are made with the weights of the queries",
-    hint="""What a word looks for and what it offers are two things. With the same weights for both,
-    relatedness would have to be mutual.""",
-    read="attention_operator#not-symmetric",
-)
-def layer_keys_from_query_weights(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q, x @ W_Q, x @ W_V
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
-
-
-@self_attention.misconception(
-    "queries and keys have changed places",
-    hint="""The queries are made with the weights for keys, and the keys with those for queries. Scores are
-    not symmetric: who asks whom?""",
-    read="attention_operator#not-symmetric",
-)
-def layer_query_key_swapped(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_K, x @ W_Q, x @ W_V
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
-
-
-@self_attention.misconception(
-    "none of the three weights is used",
-    hint="""The sentence is compared with itself, word by word, and averaged. What the layer can learn, its
-    weights, plays no part.""",
-    read="attention_operator#three-inputs",
-)
-def layer_without_weights(x, W_Q, W_K, W_V):
-    return torch.softmax(x @ x.mT / math.sqrt(x.shape[-1]), -1) @ x
-
-
-@self_attention.misconception(
-    "the scores compare the inputs themselves, without queries and keys",
-    hint="""The inputs are compared as they are. Two of the three weights have not been used.""",
-    read="attention_operator#three-inputs",
-)
-def layer_scores_from_inputs(x, W_Q, W_K, W_V):
-    return torch.softmax(x @ x.mT / math.sqrt(x.shape[-1]), -1) @ (x @ W_V)
-
-
-@self_attention.misconception(
-    "the scale uses the features of the input instead of those of the queries",
-    hint="""The dot product is taken after the projection. How many terms does it have then?""",
-    read="attention_operator#why-the-scale",
-)
-def layer_scaled_by_model_dim(x, W_Q, W_K, W_V):
+def project(
+    x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, made_from: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, with one of the choices of `MADE_FROM`."""
+    if made_from == "transposed":
+        W_Q, W_K, W_V = W_Q.mT, W_K.mT, W_V.mT
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    return torch.softmax(query @ key.mT / math.sqrt(x.shape[-1]), -1) @ value
+    match made_from:
+        case "keys like queries":
+            return query, query, value
+        case "exchanged":
+            return key, query, value
+        case "inputs averaged":
+            return query, key, x
+        case "inputs compared":
+            return x, x, value
+        case "inputs only":
+            return x, x, x
+        case "queries only":
+            return query, x, value
+        case "values like keys":
+            return query, key, key
+    return query, key, value
 
 
-@self_attention.misconception(
-    "the scores are not scaled",
-    hint="""The projections change what is compared, not how a dot product grows with the number of
-    features.""",
-    read="attention_operator#why-the-scale",
+def _rooted_layer(x, W_Q, W_K, W_V, made_from, scale, axis, normaliser, averaged):
+    query, key, value = project(x, W_Q, W_K, W_V, made_from)
+    if scale == "model dim":
+        query, scale = query / math.sqrt(x.shape[-1]), "none"
+    return attend(query, key, value, "", scale, axis, normaliser, averaged)
+
+
+def _zeroed(name: str) -> Any:
+    def inputs(normal: Normal) -> dict[str, Tensor]:
+        drawn = _layer_case(normal, (), 4, 3, 3, 2, "").inputs
+        return drawn | {name: torch.zeros_like(drawn[name])}
+
+    return inputs
+
+
+def _is_mean_of_values(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    mean = (inputs["x"] @ inputs["W_V"]).mean(-2, keepdim=True).expand_as(value)
+    return laws.is_not(value, mean, "yours gives {yours} at {place}, and the mean is {expected}")
+
+
+def _is_nothing(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    return laws.is_not(value, torch.zeros_like(value), "yours gives {yours} at {place}")
+
+
+def _reordered(normal: Normal) -> list[dict[str, Tensor]]:
+    drawn = _layer_case(normal, (), 4, 3, 3, 2, "").inputs
+    return [drawn, drawn | {"x": drawn["x"].flip(-2)}]
+
+
+def _follows_order(inputs: list[dict[str, Tensor]], values: list[Tensor]) -> str | None:
+    words = "turned round, yours gives {yours} at {place} where it gave {expected} for the same word"
+    return laws.is_not(values[1], values[0].flip(-2), words)
+
+
+def _twice_as_many_features(normal: Normal) -> list[dict[str, Tensor]]:
+    drawn = _layer_case(normal, (), 4, 3, 3, 2, "").inputs
+    twice = {name: torch.cat([drawn[name]] * 2, -1) for name in ("W_Q", "W_K")}
+    return [drawn | twice, drawn | {"W_Q": drawn["W_Q"] * 2**0.5}]
+
+
+LAYER_LAWS = [
+    Law(
+        "with W_V of zeros nothing is handed over: every output is zero",
+        THREE_INPUTS,
+        _zeroed("W_V"),
+        _is_nothing,
+    ),
+    Law(
+        "with W_Q of zeros every output is the plain mean of the values",
+        TWO_LIMITS,
+        _zeroed("W_Q"),
+        _is_mean_of_values,
+    ),
+    Law(
+        "with W_K of zeros every output is the plain mean of the values",
+        TWO_LIMITS,
+        _zeroed("W_K"),
+        _is_mean_of_values,
+    ),
+    Law(
+        "turning the sentence round turns the outputs round, and nothing else",
+        NOT_SYMMETRIC,
+        _reordered,
+        _follows_order,
+    ),
+    Law(
+        "queries and keys with every feature twice do the same as queries that are longer by the root of 2",
+        WHY_THE_SCALE,
+        _twice_as_many_features,
+        _column_twice,
+    ),
+]
+
+LAYER_PENCIL = {
+    "x": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
+    "W_Q": torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]]),
+    "W_K": torch.tensor([[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]),
+    "W_V": torch.tensor([[10.0, 0.0], [0.0, 20.0]]),
+}
+
+self_attention = Task(
+    "self_attention",
+    _self_attention,
+    LAYER_PENCIL,
+    _self_attention_cases,
+    laws=LAYER_LAWS,
+    builds_on=("attention", "softargmax"),
 )
-def layer_unscaled(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    return torch.softmax(query @ key.mT, -1) @ value
 
 
-@self_attention.misconception(
-    "the weights are transposed before they are applied",
-    hint="""PyTorch's `nn.Linear` stores its weight transposed. Here rows are positions and a weight has
-    shape (input features, output features): which product fits as it stands?""",
-    read="attention_operator#three-inputs",
+@self_attention.made_of(
+    made_from=MADE_FROM,
+    scale=LAYER_SCALE,
+    axis=only(AXIS, "queries", "all"),
+    normaliser=without(NORMALISER, "overflows", "one maximum"),
+    averaged=only(AVERAGED, "weights", "transposed", "divided again"),
 )
-def layer_transposed_weights(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q.mT, x @ W_K.mT, x @ W_V.mT
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ value
-
-
-@self_attention.misconception(
-    "the weights are normalised over the queries instead of the keys",
-    hint="""Row i of the weights belongs to word i, and says how it shares out its attention. What must the
-    row sum to?""",
-    read="attention_operator#rows-and-columns",
-)
-def layer_over_queries(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -2) @ value
+def any_self_attention(
+    x, W_Q, W_K, W_V, *, made_from="", scale="root", axis="keys", normaliser="", averaged=""
+):
+    return _rooted_layer(x, W_Q, W_K, W_V, made_from, scale, axis, normaliser, averaged)
 
 
 # ---------------------------------------------------------------------------------------
@@ -1144,73 +1224,89 @@ def _most_attended_cases(seed: int) -> list[Case]:
     ]
 
 
-most_attended = Task("most_attended", _most_attended, _most_attended_cases)
+def _attended_to_one(normal: Normal) -> dict[str, Tensor]:
+    order = torch.randperm(4, generator=torch.Generator().manual_seed(int(1000 * normal(1).abs())))
+    return {"weights": torch.eye(4)[order]}
 
 
-@most_attended.misconception(
-    "for each key, the query that attends to it most",
-    hint="""Being attended to by a word and attending to it are two questions, and their answers differ. Is a
-    query a row of the weights, or a column?""",
-    read="attention_operator#not-symmetric",
+def _names_the_one(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    expected = inputs["weights"].nonzero()[:, 1]
+    wrong = (value != expected).nonzero()
+    if not len(wrong):
+        return None
+    row = int(wrong[0])
+    return f"query {row} attends to key {int(expected[row])} only, and yours says {int(value[row])}"
+
+
+most_attended = Task(
+    "most_attended",
+    _most_attended,
+    {"weights": torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]])},
+    _most_attended_cases,
+    laws=[
+        Law(
+            "of a query that attends to a single key, the answer is the number of that key",
+            ROWS_AND_COLUMNS,
+            _attended_to_one,
+            _names_the_one,
+        )
+    ],
 )
-def most_attending(weights):
-    return weights.argmax(-2)
 
 
-@most_attended.misconception(
-    "the largest weight itself, instead of its position",
-    hint="""The question is which key, not how much. `max` with a dimension gives two things.""",
-    read="attention_operator#rows-and-columns",
+@most_attended.made_of(
+    dim={
+        "queries": Wrong(
+            "for each key, the query that attends to it most",
+            """Being attended to by a word and attending to it are two questions, and their answers differ. Is a
+            query a row of the weights, or a column?""",
+            NOT_SYMMETRIC,
+        ),
+        "all": Wrong(
+            "one position for the whole matrix",
+            """Without a dimension, `argmax` counts through all the entries as if they stood in one long row.
+            Every query is to have an answer of its own.""",
+            ROWS_AND_COLUMNS,
+        ),
+        "dim 0": AXIS["dim 0"],
+        "dim 1": Wrong(
+            "dimension 1 is searched, which is the keys only without a batch",
+            """Dimensions counted from the front move when a batch is added. Count from the back.""",
+            ROWS_AND_COLUMNS,
+        ),
+    },
+    what={
+        "least": Wrong("the key with the smallest weight", "A large weight means much attention.", ONE_QUERY),
+        "weight": Wrong(
+            "the largest weight itself, instead of its position",
+            """The question is which key, not how much. `max` with a dimension gives two things.""",
+            ROWS_AND_COLUMNS,
+        ),
+        "both": Wrong(
+            "the weights come along with their positions",
+            """`max` with a dimension returns two things, the largest weights and where they stand. Which of
+            the two is asked for?""",
+            ROWS_AND_COLUMNS,
+        ),
+    },
+    counting={
+        "from one": Wrong(
+            "the keys are counted from 1",
+            """Python and PyTorch count from 0: the first key has number 0.""",
+            ROWS_AND_COLUMNS,
+        )
+    },
 )
-def largest_weight(weights):
-    return weights.amax(-1)
-
-
-@most_attended.misconception(
-    "one position for the whole matrix",
-    hint="""Without a dimension, `argmax` counts through all the entries as if they stood in one long row.
-    Every query is to have an answer of its own.""",
-    read="attention_operator#rows-and-columns",
-)
-def one_position(weights):
-    return weights.argmax()
-
-
-@most_attended.misconception(
-    "the key with the smallest weight",
-    hint="""A large weight means much attention.""",
-    read="attention_operator#one-query",
-)
-def least_attended(weights):
-    return weights.argmin(-1)
-
-
-@most_attended.misconception(
-    "the keys are counted from 1",
-    hint="""Python and PyTorch count from 0: the first key has number 0.""",
-    read="attention_operator#rows-and-columns",
-)
-def counted_from_one(weights):
-    return weights.argmax(-1) + 1
-
-
-@most_attended.misconception(
-    "the weights come along with their positions",
-    hint="""`max` with a dimension returns two things, the largest weights and where they stand. Which of
-    the two is asked for?""",
-    read="attention_operator#rows-and-columns",
-)
-def weights_and_positions(weights):
-    return weights.max(-1)
-
-
-@most_attended.misconception(
-    "dimension 1 is searched, which is the keys only without a batch",
-    hint="""Dimensions counted from the front move when a batch is added. Count from the back.""",
-    read="attention_operator#rows-and-columns",
-)
-def most_attended_dim_1(weights):
-    return weights.argmax(1)
+def any_most_attended(weights, *, dim="keys", what="position", counting="from zero"):
+    if what == "least":
+        weights = -weights
+    if dim == "all":
+        place, largest = weights.argmax(), weights.max()
+    else:
+        along = {"keys": -1, "queries": -2, "dim 0": 0, "dim 1": 1}[dim]
+        largest, place = weights.max(along)
+    place = place + (counting == "from one")
+    return {"weight": largest, "both": (largest, place)}.get(what, place)
 
 
 # ---------------------------------------------------------------------------------------
@@ -1231,75 +1327,35 @@ def _mended_layer_cases(seed: int) -> list[Case]:
     ]
 
 
-mended_layer = Task("mended_layer", _self_attention, _mended_layer_cases)
-
-
-@mended_layer.misconception(
-    "both slips are still there",
-    hint="""Write the shape of every intermediate result beside its line, first for one sequence, then for a
-    batch. One slip shows only with a batch; the other is hidden by a square weight that is not used as it
-    should be.""",
-    read="attention_operator#batches",
+mended_layer = Task(
+    "mended_layer",
+    _self_attention,
+    LAYER_PENCIL,
+    _mended_layer_cases,
+    laws=[
+        *LAYER_LAWS,
+        Law(
+            "a sequence gets the same output alone as in a batch",
+            BATCHES,
+            lambda normal: [
+                (drawn := _layer_case(normal, (2,), 4, 3, 3, 3, "").inputs),
+                drawn | {"x": drawn["x"][0]},
+            ],
+            lambda inputs, values: laws.is_not(
+                values[1], values[0][0], "at {place} yours gives {expected} in the batch and {yours} alone"
+            ),
+        ),
+    ],
+    builds_on=("attention", "softargmax"),
 )
-def mended_nothing(x, W_Q, W_K, W_V):
-    query, key = x @ W_Q, x @ W_K
-    weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), 1)
-    return weights @ x
 
 
-@mended_layer.misconception(
-    "one slip is mended, but the inputs are still averaged instead of the values",
-    hint="""Follow each of the three weights through the code. Does each of them reach the output?""",
-    read="attention_operator#values-not-inputs",
+@mended_layer.made_of(
+    made_from=MADE_FROM,
+    scale=LAYER_SCALE,
+    axis=AXIS,
+    normaliser=without(NORMALISER, "overflows", "one maximum"),
+    averaged=only(AVERAGED, "weights", "transposed", "divided again"),
 )
-def mended_normalisation_only(x, W_Q, W_K, W_V):
-    query, key = x @ W_Q, x @ W_K
-    weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1)
-    return weights @ x
-
-
-@mended_layer.misconception(
-    "one slip is mended, but with a batch the wrong dimension is normalised",
-    hint="""Without a batch the result is right. With one, sum the weights along the last dimension: what
-    should come out?""",
-    read="attention_operator#rows-and-columns",
-)
-def mended_values_only(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), 1)
-    return weights @ value
-
-
-@mended_layer.misconception(
-    "dimension 2 is normalised, which is the last only for a single batch dimension",
-    hint="""That mends the batch of sequences and breaks the sequence without a batch. There is a way to name
-    the last dimension that holds for any number of dimensions.""",
-    read="attention_operator#batches",
-)
-def mended_dim_2(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), 2)
-    return weights @ value
-
-
-@mended_layer.misconception(
-    "the slips are mended, but now the scale uses the features of the input",
-    hint="""The scale was right. A dot product of a query and a key has as many terms as they have features,
-    which need not be as many as the input has.""",
-    read="attention_operator#why-the-scale",
-)
-def mended_scale_broken(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    weights = torch.softmax(query @ key.mT / math.sqrt(x.shape[-1]), -1)
-    return weights @ value
-
-
-@mended_layer.misconception(
-    "the weights are normalised over the queries",
-    hint="""The dimension before the last holds the queries. Whose attention is it that must sum to 1?""",
-    read="attention_operator#rows-and-columns",
-)
-def mended_over_queries(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -2)
-    return weights @ value
+def any_mended(x, W_Q, W_K, W_V, *, made_from="", scale="root", axis="keys", normaliser="", averaged=""):
+    return _rooted_layer(x, W_Q, W_K, W_V, made_from, scale, axis, normaliser, averaged)

@@ -61,7 +61,11 @@ def judge(task: Task, seeds: Sequence[int], ask: Ask, wrong_parts: Sequence[str]
     if verdict_then.passed:
         right = Words(f"With a right one in place of {them}, this is right.")
         return Verdict(
-            task.name, True, f"{task.name}: right, but for what it calls.", (first, right), carried=tuple(parts)
+            task.name,
+            True,
+            f"{task.name}: right, but for what it calls.",
+            (first, right),
+            carried=tuple(parts),
         )
     then = Words(f"With a right one in place of {them}, this is what remains:")
     return Verdict(
@@ -89,9 +93,7 @@ def _judged(
         )
     plain_cases = [case for _, _, case in cases]
     references = probe(task.calling, task.reference, plain_cases, refusing=False)
-    problems = [
-        problem_with(task, *triple) for triple in zip(plain_cases, answers, references, strict=False)
-    ]
+    problems = [problem_with(task, *triple) for triple in zip(plain_cases, answers, references, strict=False)]
     wrong = [place for place, problem in enumerate(problems) if problem is not None]
     if not wrong:
         return Verdict(task.name, True, _praise(task, plain_cases))

@@ -82,5 +82,3 @@ def _shared(fitting: Sequence[Mistake]) -> Recognised | None:
     sets = [mistake.wrongs for mistake in fitting]
     common = tuple(wrong for wrong in sets[0] if all(wrong in other for other in sets))
     return Recognised(common, among_others=len(sets) > 1) if common else None
-
-

@@ -117,7 +117,9 @@ class Mistake:
         taken = ", ".join(part.name for part in parameters if part.kind is not part.KEYWORD_ONLY)
         chosen = ", ".join(f"{factor}={choice!r}" for factor, choice in self.choices.items())
         inner = "\n\n".join(filter(None, [helpers, source_of(self.function, "made")]))
-        return f"def {name}({taken}):\n{textwrap.indent(inner, '    ')}\n\n    return made({taken}, {chosen})\n"
+        return (
+            f"def {name}({taken}):\n{textwrap.indent(inner, '    ')}\n\n    return made({taken}, {chosen})\n"
+        )
 
     def __call__(self, *inputs: Any) -> Any:
         return self.function(*inputs, **self.choices)

@@ -47,9 +47,7 @@ class Facts:
 
     def text(self) -> str:
         return "\n".join(
-            textwrap.fill(
-                words, WIDTH, initial_indent=f"{title:<{_TITLE}}", subsequent_indent=" " * _TITLE
-            )
+            textwrap.fill(words, WIDTH, initial_indent=f"{title:<{_TITLE}}", subsequent_indent=" " * _TITLE)
             for title, words in self.rows
         )
 
@@ -91,7 +89,7 @@ class Pictures:
 
     def html(self, address: Address) -> str:
         shown = "".join(
-            f'<div style="display:inline-block;vertical-align:top;margin:0 2em .5em 0">{_table(picture)}</div>'
+            f'<div style="display:inline-block;vertical-align:top;margin-right:2em">{_table(picture)}</div>'
             for picture in self.pictures
         )
         return f'<div style="overflow-x:auto">{shown}</div>'
@@ -289,9 +287,7 @@ def _width(block: Sequence[str]) -> int:
 def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
     widths = list(map(_width, blocks))
     height = max(map(len, blocks))
-    rows = (
-        [block[place] if place < len(block) else "" for block in blocks] for place in range(height)
-    )
+    rows = ([block[place] if place < len(block) else "" for block in blocks] for place in range(height))
     return [
         "    ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip()
         for row in rows

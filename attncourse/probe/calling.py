@@ -41,7 +41,7 @@ class Case:
 
 
 class Way:
-    """How a case's inputs become a call of the answer: here by position, so that arguments may have any names.
+    """How inputs become a call of the answer: here by position, so that arguments may have any names.
 
     A unit whose answers are called in another way has a subclass in ``attncourse/probe/<unit>.py``.
     """

@@ -1,0 +1,157 @@
+"""What is true of every right answer, for tasks that share it: the propositions of the chapters.
+
+Each function here makes a :class:`~attncourse.checks.task.Law` for a task whose inputs `draw` makes: a
+dictionary with ``query``, ``key`` and ``value``, and whatever else the task gets, in the order in
+which it gets it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncourse.checks.compare import close
+from attncourse.checks.task import Law, Normal
+from attncourse.checks.verdict import shown
+
+Inputs = dict[str, Any]
+Draw = Callable[[Normal], Inputs]
+
+
+def unlike(value: Tensor, expected: Tensor) -> tuple[str, str, str] | None:
+    """The first place where two tensors differ, and the two numbers there, as words; None if nowhere."""
+    wrong = ~close(value, expected)
+    if not wrong.any():
+        return None
+    place = tuple(wrong.nonzero()[0].tolist())
+    return str(list(place)) if place else "", shown(value[place].item()), shown(expected[place].item())
+
+
+def is_not(
+    value: Tensor, expected: Tensor, words: str = "yours is {yours} at {place}, not {expected}"
+) -> str | None:
+    """A sentence about the first place where two tensors differ; None if they are the same.
+
+    `words` may name the place, and the two numbers, ``yours`` and ``expected``.
+    """
+    found = unlike(value, expected)
+    if found is None:
+        return None
+    place, yours, there = found
+    return words.format(place=place, yours=yours, expected=there)
+
+
+def ones_come_back(draw: Draw, read: str) -> Law:
+    def inputs(normal: Normal) -> Inputs:
+        drawn = draw(normal)
+        return drawn | {"value": torch.ones_like(drawn["value"])}
+
+    def broken(inputs: Inputs, value: Tensor) -> str | None:
+        return is_not(value, torch.ones_like(value), "yours gives {yours} at {place}")
+
+    sentence = "values that are all ones come back as ones, as the weights of a query sum to 1"
+    return Law(sentence, read, inputs, broken)
+
+
+def equal_keys_average(draw: Draw, read: str) -> Law:
+    def inputs(normal: Normal) -> Inputs:
+        drawn = draw(normal)
+        return drawn | {"key": drawn["key"][..., :1, :].expand_as(drawn["key"]).clone()}
+
+    def broken(inputs: Inputs, value: Tensor) -> str | None:
+        mean = inputs["value"].mean(-2, keepdim=value.dim() == inputs["value"].dim())
+        return is_not(
+            value, mean.expand_as(value), "yours gives {yours} at {place}, and the mean is {expected}"
+        )
+
+    return Law("with equal keys every output is the plain mean of the values", read, inputs, broken)
+
+
+def between_the_values(draw: Draw, read: str) -> Law:
+    def broken(inputs: Inputs, value: Tensor) -> str | None:
+        keepdim = value.dim() == inputs["value"].dim()
+        least, most = inputs["value"].amin(-2, keepdim=keepdim), inputs["value"].amax(-2, keepdim=keepdim)
+        return is_not(
+            value,
+            value.clamp(least, most),
+            "yours gives {yours} at {place}, and the nearest of the values there is {expected}",
+        )
+
+    return Law("every output lies between the smallest and the largest of the values", read, draw, broken)
+
+
+def queries_are_asked_alone(draw: Draw, read: str) -> Law:
+    def inputs(normal: Normal) -> list[Inputs]:
+        drawn = draw(normal)
+        return [drawn, drawn | {"query": drawn["query"][..., :1, :]}]
+
+    def broken(inputs: list[Inputs], values: list[Tensor]) -> str | None:
+        words = "at {place} yours gives {expected} among other queries and {yours} alone"
+        return is_not(values[1], values[0][..., :1, :], words)
+
+    return Law("a query gets the same output alone as among other queries", read, inputs, broken)
+
+
+def sequences_are_treated_alone(
+    draw: Draw, read: str, names: tuple[str, ...] = ("query", "key", "value")
+) -> Law:
+    """For a `draw` with one batch dimension in front of the inputs `names`."""
+
+    def inputs(normal: Normal) -> list[Inputs]:
+        drawn = draw(normal)
+        return [drawn, drawn | {name: drawn[name][0] for name in names}]
+
+    def broken(inputs: list[Inputs], values: list[Tensor]) -> str | None:
+        words = "for the first sequence yours gives {expected} at {place} in the batch and {yours} alone"
+        return is_not(values[1], values[0][0], words)
+
+    return Law("a sequence gets the same output alone as in a batch", read, inputs, broken)
+
+
+def order_of_keys_is_nothing(draw: Draw, read: str) -> Law:
+    def inputs(normal: Normal) -> list[Inputs]:
+        drawn = draw(normal)
+        return [drawn, drawn | {name: drawn[name].flip(-2) for name in ("key", "value")}]
+
+    def broken(inputs: list[Inputs], values: list[Tensor]) -> str | None:
+        words = "with both turned round yours gives {yours} at {place} instead of {expected}"
+        return is_not(values[1], values[0], words)
+
+    return Law("reordering keys and values together changes nothing", read, inputs, broken)
+
+
+def features_written_twice(draw: Draw, read: str) -> Law:
+    def inputs(normal: Normal) -> list[Inputs]:
+        drawn = draw(normal)
+        twice = {name: torch.cat([drawn[name]] * 2, -1) for name in ("query", "key")}
+        return [drawn | twice, drawn | {"query": drawn["query"] * 2**0.5}]
+
+    def broken(inputs: list[Inputs], values: list[Tensor]) -> str | None:
+        words = "at {place} yours gives {yours} for the first and {expected} for the second"
+        return is_not(values[0], values[1], words)
+
+    sentence = (
+        "writing every feature of queries and keys twice does the same as making the queries longer by "
+        "the root of 2"
+    )
+    return Law(sentence, read, inputs, broken)
+
+
+def best_match_takes_all(draw: Draw, read: str) -> Law:
+    def inputs(normal: Normal) -> Inputs:
+        drawn = draw(normal)
+        # The first key is the first query; all others point the other way.
+        query = drawn["query"] if drawn["query"].dim() == 1 else drawn["query"][..., :1, :]
+        key = -query.expand_as(drawn["key"]).clone()
+        key[..., 0, :] *= -1
+        return drawn | {"query": 100 * drawn["query"], "key": 100 * key}
+
+    def broken(inputs: Inputs, value: Tensor) -> str | None:
+        single = value.dim() < inputs["value"].dim()
+        first = value if single else value[..., 0, :]
+        words = "yours gives {yours} at {place}, and the value of that key is {expected} there"
+        return is_not(first, inputs["value"][..., 0, :], words)
+
+    sentence = "a query that matches one key far better than all others gets the value of that key"
+    return Law(sentence, read, inputs, broken)
