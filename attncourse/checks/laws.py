@@ -186,3 +186,17 @@ def stays(
         return None if before == after else f"yours gives {shown(before)} before and {shown(after)} after"
 
     return Law(sentence, read, inputs, broken)
+
+
+def differs_by(sentence: str, read: str, before: Inputs, after: Inputs | None, difference: int) -> Law:
+    """For counts: by how much the second is larger; without a second, how large the first is."""
+
+    def broken(inputs: Any, values: Any) -> str | None:
+        if after is None:
+            inputs, values = [inputs], [values]
+        if values[-1] - (0 if after is None else values[0]) == difference:
+            return None
+        counts = (f"{value} for {tuple(one.values())}" for one, value in zip(inputs, values, strict=True))
+        return f"yours counts {' and '.join(counts)}"
+
+    return Law(sentence, read, lambda normal: before if after is None else [before, after], broken)

@@ -119,14 +119,14 @@ split_heads = Task(
 FROM_THE_FRONT = {
     "front": Wrong(
         "dimensions 1 and 2 change places, which is right for exactly one batch dimension",
-        """Counted from the front, dimensions move when a batch is added. How do you name the same two when you
-        count from the back?""",
+        """Counted from the front, dimensions move when a batch is added. How do you name the same two when
+        you count from the back?""",
         VIEW_THEN_TRANSPOSE,
     ),
     "first two": Wrong(
         "dimensions 0 and 1 change places, which is right without a batch only",
-        """With a batch, dimension 0 is the batch, and it should stay where it is. How do you name the two when
-        you count from the back?""",
+        """With a batch, dimension 0 is the batch, and it should stay where it is. How do you name the two
+        when you count from the back?""",
         VIEW_THEN_TRANSPOSE,
     ),
 }
@@ -154,17 +154,17 @@ FROM_THE_FRONT = {
         ),
         "positions": Wrong(
             "the positions are shared out among the heads, instead of the features",
-            """Every head looks at the whole sequence; otherwise a word could not attend to a word that another
-            head got. What a head has for itself is some of the features.""",
+            """Every head looks at the whole sequence; otherwise a word could not attend to a word that
+            another head got. What a head has for itself is some of the features.""",
             SLICES,
         ),
     },
     moved={
         "reshape": Wrong(
             "a reshape straight to the shape asked for, without a transpose",
-            """The shape is right, but look at what head 0 has got: the first positions with all their features,
-            cut into pieces. A reshape keeps the numbers in the order in which they lie in memory. Which two
-            dimensions have to change places, and when?""",
+            """The shape is right, but look at what head 0 has got: the first positions with all their
+            features, cut into pieces. A reshape keeps the numbers in the order in which they lie in memory.
+            Which two dimensions have to change places, and when?""",
             VIEW_THEN_TRANSPOSE,
         ),
         "not moved": Wrong(
@@ -188,8 +188,8 @@ FROM_THE_FRONT = {
         ),
         "turned": Wrong(
             "each head has features in its rows and positions in its columns",
-            """The heads are in front, as they should be. Behind them a row is to be a position, as everywhere in
-            this course.""",
+            """The heads are in front, as they should be. Behind them a row is to be a position, as everywhere
+            in this course.""",
             VIEW_THEN_TRANSPOSE,
         ),
     },
@@ -303,8 +303,8 @@ MERGED = {
     ),
     "averaged": Wrong(
         "the heads are averaged instead of put side by side",
-        """Several heads are there to keep several averages apart. How many features does the merged vector of a
-        position have, if none is lost?""",
+        """Several heads are there to keep several averages apart. How many features does the merged vector of
+        a position have, if none is lost?""",
         ONE_AVERAGE,
     ),
     "interleaved": Wrong(
@@ -315,13 +315,13 @@ MERGED = {
     ),
     "below": Wrong(
         "the heads are put one below the other, along the positions",
-        """A sequence must keep its length: one row for each position. Along which dimension does each head add
-        something of its own?""",
+        """A sequence must keep its length: one row for each position. Along which dimension does each head
+        add something of its own?""",
         HEADS,
     ),
     "backwards": Wrong(
         "the heads are put side by side from the last to the first",
-        """The first rows of W_O belong to head 0. Which head's features must come first?""",
+        "The first rows of W_O belong to head 0. Which head's features must come first?",
         SUM_OF_HEADS,
     ),
 }
@@ -363,14 +363,14 @@ def merge(heads: Tensor, merged: str) -> Tensor:
         ),
         "positions and features": Wrong(
             "positions and features are joined, and the heads are left",
-            """Only neighbouring dimensions can be joined, and what stands beside the features is the positions.
-            What should stand there?""",
+            """Only neighbouring dimensions can be joined, and what stands beside the features is the
+            positions. What should stand there?""",
             VIEW_THEN_TRANSPOSE,
         ),
         "first": Wrong(
             "the first dimension is taken for the heads, which is right without a batch only",
-            """With a batch, the first dimension counts the sequences. Where do the heads stand, counted from the
-            back?""",
+            """With a batch, the first dimension counts the sequences. Where do the heads stand, counted from
+            the back?""",
             VIEW_THEN_TRANSPOSE,
         ),
         **FROM_THE_FRONT,
@@ -507,8 +507,8 @@ layer_shapes = Task(
     rows={
         "self": Wrong(
             "keys and values have as many rows as the queries",
-            """That is so in self-attention, where all come from one sequence. Here the keys and values are made
-            from the other sequence. How many positions has it?""",
+            """That is so in self-attention, where all come from one sequence. Here the keys and values are
+            made from the other sequence. How many positions has it?""",
             SELF_AND_CROSS,
         ),
         "values per query": Wrong(
@@ -519,31 +519,31 @@ layer_shapes = Task(
         ),
         "exchanged": Wrong(
             "the memory asks and x answers",
-            """Who wants to know something makes the queries; in cross-attention that is `x`. How many positions
-            has it?""",
+            """Who wants to know something makes the queries; in cross-attention that is `x`. How many
+            positions has it?""",
             SELF_AND_CROSS,
         ),
         "answers per key": Wrong(
             "the output has a row for each key",
-            """Every query gets an answer, and the keys get none. Whose positions does the output have?""",
+            "Every query gets an answer, and the keys get none. Whose positions does the output have?",
             SELF_AND_CROSS,
         ),
     },
     weights={
         "transposed": Wrong(
             "the weights have a row for each key and a column for each query",
-            """Rows ask and columns answer. Who asks here?""",
+            "Rows ask and columns answer. Who asks here?",
             "attention_operator#rows-and-columns",
         ),
         "shared": Wrong(
             "all heads share one matrix of weights",
-            """Each head compares its own queries with its own keys. Can two heads then always come to the same
-            weights?""",
+            """Each head compares its own queries with its own keys. Can two heads then always come to the
+            same weights?""",
             HEADS,
         ),
         "square": Wrong(
             "the weights have a column for each query",
-            """Each row of weights shares out a query's attention. Among whom: among the queries?""",
+            "Each row of weights shares out a query's attention. Among whom: among the queries?",
             "attention_operator#rows-and-columns",
         ),
         "features": Wrong(
@@ -556,23 +556,23 @@ layer_shapes = Task(
     merged={
         "summed": Wrong(
             "the merged heads have the features of a single head, as if they had been added",
-            """Merging puts the heads side by side. Nothing is lost: count the features that all heads bring.""",
+            "Merging puts the heads side by side. Nothing is lost: count the features that all heads bring.",
             HEADS,
         ),
         "keys": Wrong(
             "the merged heads have the features of the keys",
-            """Keys only decide where to look. What is averaged, and so what does a head's output consist of?""",
+            "Keys only decide where to look. What is averaged, and so what does a head's output consist of?",
             LAYER,
         ),
         "model dim": Wrong(
             "the merged heads have model_dim features",
-            """So it is if num_heads times value_dim happens to be model_dim. Here it need not be. Which matrix
-            is there to bring the number back to model_dim?""",
+            """So it is if num_heads times value_dim happens to be model_dim. Here it need not be. Which
+            matrix is there to bring the number back to model_dim?""",
             LAYER,
         ),
         "still heads": Wrong(
             "the merged heads still have a dimension for the heads",
-            """Side by side means that each position has one vector, with the features of all heads in it.""",
+            "Side by side means that each position has one vector, with the features of all heads in it.",
             VIEW_THEN_TRANSPOSE,
         ),
     },
@@ -585,14 +585,14 @@ layer_shapes = Task(
         ),
         "head": Wrong(
             "the output has the features of one head's values",
-            """All heads together make one output, of as many features as the layer was given.""",
+            "All heads together make one output, of as many features as the layer was given.",
             LAYER,
         ),
     },
     features={
         "even": Wrong(
             "key_dim and value_dim are replaced by model_dim / num_heads",
-            """That is the usual choice, not a law. Here both are given, and each head has that many.""",
+            "That is the usual choice, not a law. Here both are given, and each head has that many.",
             COUNTING,
         ),
         "values like keys": Wrong(
@@ -603,20 +603,20 @@ layer_shapes = Task(
         ),
         "exchanged": Wrong(
             "key_dim and value_dim have changed places",
-            """Which of the two numbers is for what is multiplied, and which for what is averaged?""",
+            "Which of the two numbers is for what is multiplied, and which for what is averaged?",
             LAYER,
         ),
         "not projected": Wrong(
             "queries, keys and values have model_dim features in each head",
-            """That is how wide the input of a head's matrices is. How wide is what comes out?""",
+            "That is how wide the input of a head's matrices is. How wide is what comes out?",
             LAYER,
         ),
     },
     place={
         "behind": Wrong(
             "in queries, keys and values the heads stand behind the positions",
-            """That is so after the first step of the split. Attention works on the last two dimensions, so what
-            must these be?""",
+            """That is so after the first step of the split. Attention works on the last two dimensions, so
+            what must these be?""",
             VIEW_THEN_TRANSPOSE,
         ),
         "packed": Wrong(
@@ -627,7 +627,7 @@ layer_shapes = Task(
         ),
         "before the batch": Wrong(
             "the heads stand before the batch",
-            """Every sequence of a batch has its heads. Which of the two dimensions is the outer one?""",
+            "Every sequence of a batch has its heads. Which of the two dimensions is the outer one?",
             VIEW_THEN_TRANSPOSE,
         ),
     },
@@ -716,50 +716,41 @@ def _num_parameters_cases(seed: int) -> list[Case]:
     ]
 
 
-def _rise(sentence: str, read: str, before: Inputs, after: Inputs, rise: int) -> Law:
-    def broken(inputs: list[Inputs], values: list[int]) -> str | None:
-        here = values[1] - values[0]
-        words = f"yours counts {values[0]} for {tuple(inputs[0].values())} and {values[1]} for"
-        return None if here == rise else f"{words} {tuple(inputs[1].values())}"
-
-    return Law(sentence, read, lambda normal: [before, after], broken)
-
-
 num_parameters = Task(
     "num_parameters",
     _num_parameters,
     _layer_of(2, 3, 1, 4, True),
     _num_parameters_cases,
     laws=[
-        _rise(
+        laws.differs_by(
             "twice as many heads need twice as many weights, if there are no biases",
             COUNTING,
             _layer_of(5, 1, 2, 3, False),
             _layer_of(5, 2, 2, 3, False),
             5 * 2 * (2 + 3),
         ),
-        _rise(
+        laws.differs_by(
             "one head or four that share the features out evenly have equally many weights without biases",
             COUNTING,
             _layer_of(8, 1, 8, 8, False),
             _layer_of(8, 4, 2, 2, False),
             0,
         ),
-        _rise(
+        laws.differs_by(
             "one more feature for queries and keys costs every head a column in two matrices",
             COUNTING,
             _layer_of(7, 2, 3, 5, False),
             _layer_of(7, 2, 4, 5, False),
             7 * 2 * 2,
         ),
-        _rise(
+        laws.differs_by(
             "one more feature for values costs every head a column of its W_V and a row of W_O",
             COUNTING,
             _layer_of(7, 2, 3, 5, False),
             _layer_of(7, 2, 3, 6, False),
             7 * 2 * 2,
         ),
-        _rise(
+        laws.differs_by(
             "biases cost as many numbers as the four products have columns",
             BIAS,
             _layer_of(7, 2, 3, 5, False),
@@ -774,73 +765,73 @@ num_parameters = Task(
     heads={
         "one": Wrong(
             "the weights of one head only are counted",
-            """Every head has queries, keys and values of its own, and so weights of its own.""",
+            "Every head has queries, keys and values of its own, and so weights of its own.",
             COUNTING,
-        ),
+        )
     },
     projections={
         "shared": Wrong(
             "queries and keys are counted as if they shared one matrix",
-            """What a word looks for and what it can be found by are two things, and each is learned. They have
-            the same shape, which is why they are easily taken for one.""",
+            """What a word looks for and what it can be found by are two things, and each is learned. They
+            have the same shape, which is why they are easily taken for one.""",
             "attention_operator#not-symmetric",
         ),
         "values like keys": Wrong(
             "the values are counted with key_dim features",
-            """Queries and keys need equally many features, since they are multiplied with each other. The values
-            have a number of their own.""",
+            """Queries and keys need equally many features, since they are multiplied with each other. The
+            values have a number of their own.""",
             COUNTING,
         ),
         "without values": Wrong(
             "the matrices of the values are left out",
-            """What is compared is made by two matrices of each head. By which is made what is averaged?""",
+            "What is compared is made by two matrices of each head. By which is made what is averaged?",
             COUNTING,
         ),
         "square": Wrong(
             "four square matrices are counted, whatever the size of the heads",
-            """Four times D squared is right when num_heads times the size of a head is D. Here the sizes of the
-            heads are given.""",
+            """Four times D squared is right when num_heads times the size of a head is D. Here the sizes of
+            the heads are given.""",
             COUNTING,
         ),
     },
     output={
         "left out": Wrong(
             "W_O is left out",
-            """There are three matrices for each head, and one more for all of them together.""",
+            "There are three matrices for each head, and one more for all of them together.",
             COUNTING,
         ),
         "per head": Wrong(
             "W_O is counted once for each head",
-            """W_O takes the merged heads, all at once. How many rows has it, and how many W_O are there?""",
+            "W_O takes the merged heads, all at once. How many rows has it, and how many W_O are there?",
             SUM_OF_HEADS,
         ),
         "square": Wrong(
             "W_O is taken for a square matrix",
-            """What comes into W_O is the merged heads. Has that as many features as comes out?""",
+            "What comes into W_O is the merged heads. Has that as many features as comes out?",
             COUNTING,
         ),
         "one block": Wrong(
             "W_O is counted with the rows of a single head",
-            """The merged heads have the features of all heads, and each needs its row of W_O.""",
+            "The merged heads have the features of all heads, and each needs its row of W_O.",
             SUM_OF_HEADS,
         ),
         "keys": Wrong(
             "W_O is counted with the features of the keys",
-            """The heads' outputs are averages of values. How many features does the merged vector have?""",
+            "The heads' outputs are averages of values. How many features does the merged vector have?",
             SUM_OF_HEADS,
         ),
     },
     biases={
         "left out": Wrong(
             "the biases are left out",
-            """A bias is a vector that is added after a matrix. It has one number for each feature that comes out
-            of it.""",
+            """A bias is a vector that is added after a matrix. It has one number for each feature that comes
+            out of it.""",
             BIAS,
         ),
         "output per head": Wrong(
             "the bias of the output is counted once for each head",
-            """The bias of W_O is added to the output, and there is one output. Only the biases of queries, keys
-            and values belong to a head.""",
+            """The bias of W_O is added to the output, and there is one output. Only the biases of queries,
+            keys and values belong to a head.""",
             BIAS,
         ),
         "model dim": Wrong(
@@ -857,12 +848,12 @@ num_parameters = Task(
         ),
         "merged": Wrong(
             "the bias of the output is counted with the features of the merged heads",
-            """The merged heads are what goes into W_O. A bias is as long as what comes out.""",
+            "The merged heads are what goes into W_O. A bias is as long as what comes out.",
             BIAS,
         ),
         "always": Wrong(
             "the biases are counted even where there are none",
-            """The last argument says whether the layer has biases. Where does your function look at it?""",
+            "The last argument says whether the layer has biases. Where does your function look at it?",
             BIAS,
         ),
         "without output": Wrong(
@@ -873,12 +864,12 @@ num_parameters = Task(
         ),
         "output only": Wrong(
             "only the bias of the output is counted",
-            """There are four products, and a vector is added after each of them.""",
+            "There are four products, and a vector is added after each of them.",
             BIAS,
         ),
         "single numbers": Wrong(
             "a bias is counted as a single number",
-            """A bias is a vector: one number for each column of the product that it is added to.""",
+            "A bias is a vector: one number for each column of the product that it is added to.",
             BIAS,
         ),
     },
@@ -1108,8 +1099,8 @@ AXES = {
     **only(AXIS, "queries", "dim 1"),
     "heads": Wrong(
         "the weights are normalised over the heads instead of the keys",
-        """The heads do not compete: each has one whole of attention to share out among the keys. Which dimension
-        of the scores holds the keys, now that there is one for the heads as well?""",
+        """The heads do not compete: each has one whole of attention to share out among the keys. Which
+        dimension of the scores holds the keys, now that there is one for the heads as well?""",
         HEADS_AND_SCALE,
     ),
 }
@@ -1131,34 +1122,34 @@ AMONG_HEADS = {
     ),
     "mean": Wrong(
         "the attention weights are averaged over the heads before they are used",
-        """Several heads are there to look at several places. With one mean of all their weights they look at the
-        same, as a single head would.""",
+        """Several heads are there to look at several places. With one mean of all their weights they look at
+        the same, as a single head would.""",
         ONE_AVERAGE,
     ),
     "values backwards": Wrong(
         "the values of the heads are in another order than their weights",
-        """Head h must average its own values, with its own weights. In yours the weights of the first head meet
-        the values of the last.""",
+        """Head h must average its own values, with its own weights. In yours the weights of the first head
+        meet the values of the last.""",
         HEADS,
     ),
 }
 OUTPUT = {
     "none": Wrong(
         "W_O is missing",
-        """The heads are side by side, but they have not met yet: each feature of the result comes from one head
-        alone. One of the four weights has not been used.""",
+        """The heads are side by side, but they have not met yet: each feature of the result comes from one
+        head alone. One of the four weights has not been used.""",
         LAYER,
     ),
     "first": Wrong(
         "W_O is applied to each head before the heads are put side by side",
-        """You may give each head its own rows of W_O. But what comes out then has all the features of the output
-        already, for each head. What is left to do with these: put them side by side?""",
+        """You may give each head its own rows of W_O. But what comes out then has all the features of the
+        output already, for each head. What is left to do with these: put them side by side?""",
         SUM_OF_HEADS,
     ),
     "transposed": Wrong(
         "W_O is transposed before it is applied",
-        """PyTorch's `nn.Linear` stores its weight transposed. Here W_O has a row for each feature of the merged
-        heads: which product fits as it stands?""",
+        """PyTorch's `nn.Linear` stores its weight transposed. Here W_O has a row for each feature of the
+        merged heads: which product fits as it stands?""",
         LAYER,
     ),
 }
@@ -1169,7 +1160,7 @@ HEAD_SCALE = {
     **only(LAYER_SCALE, "none", "dim", "value dim", "num keys", "multiplied", "after"),
     "model dim": Wrong(
         "the scale uses the features of the input instead of those of one head",
-        """Each head takes its dot products after its projection. How many terms has such a sum?""",
+        "Each head takes its dot products after its projection. How many terms has such a sum?",
         HEADS_AND_SCALE,
     ),
     "heads": Wrong(
@@ -1232,8 +1223,9 @@ def made_with(W_Q, W_K, W_V, made_from):
         ),
         "batch meets heads": Wrong(
             "the input has no dimension for the heads, so its batch meets them",
-            """Dimensions are matched from the back: behind the last two, the batch of `x` meets the heads of the
-            weights. With one sequence there is nothing to meet. Where must `x` have a dimension of length 1?""",
+            """Dimensions are matched from the back: behind the last two, the batch of `x` meets the heads of
+            the weights. With one sequence there is nothing to meet. Where must `x` have a dimension of length
+            1?""",
             LAYER,
         ),
     },
@@ -1414,7 +1406,7 @@ cross_attention = Task(
     sources={
         "self": Wrong(
             "the sequence attends to itself: memory is never used",
-            """The queries come from `x`. What do the keys and the values come from in cross-attention?""",
+            "The queries come from `x`. What do the keys and the values come from in cross-attention?",
             SELF_AND_CROSS,
         ),
         "exchanged": Wrong(
@@ -1425,19 +1417,19 @@ cross_attention = Task(
         ),
         "memory only": Wrong(
             "memory attends to itself: x is never used",
-            """Somebody asks, and somebody answers. Who asks makes the queries.""",
+            "Somebody asks, and somebody answers. Who asks makes the queries.",
             SELF_AND_CROSS,
         ),
         "values from x": Wrong(
             "the values are made from x instead of memory",
-            """Each key has one value: what is found and what is handed over belong to the same position of the
-            same sequence. Only where both sequences have one length does yours run at all.""",
+            """Each key has one value: what is found and what is handed over belong to the same position of
+            the same sequence. Only where both sequences have one length does yours run at all.""",
             SELF_AND_CROSS,
         ),
         "keys from x": Wrong(
             "the keys are made from x instead of memory",
-            """Each key has one value: what is found and what is handed over belong to the same position of the
-            same sequence. Which one is looked at?""",
+            """Each key has one value: what is found and what is handed over belong to the same position of
+            the same sequence. Which one is looked at?""",
             SELF_AND_CROSS,
         ),
     },
@@ -1451,8 +1443,8 @@ cross_attention = Task(
         ),
         "interleaved": Wrong(
             "each head takes every so-many-th feature, instead of a block of neighbours",
-            """One matrix holds the columns of all heads, those of head 0 first. When a dimension is cut in two,
-            the first of the two counts the blocks.""",
+            """One matrix holds the columns of all heads, those of head 0 first. When a dimension is cut in
+            two, the first of the two counts the blocks.""",
             SLICES,
         ),
         "packed reshape": Wrong(
@@ -1463,8 +1455,8 @@ cross_attention = Task(
         ),
         "none": Wrong(
             "there is only one head: num_heads is not used",
-            """The shapes come out right without any split, as one large head. But then each position has one set
-            of weights, and one average.""",
+            """The shapes come out right without any split, as one large head. But then each position has one
+            set of weights, and one average.""",
             ONE_AVERAGE,
         ),
         "not moved": Wrong(
@@ -1475,8 +1467,8 @@ cross_attention = Task(
         ),
         "keys are not split": Wrong(
             "the heads are cut from the queries only",
-            """A head compares its own queries with its own keys and averages its own values. Which of the three
-            projections have to be split?""",
+            """A head compares its own queries with its own keys and averages its own values. Which of the
+            three projections have to be split?""",
             SLICES,
         ),
     },
@@ -1484,8 +1476,8 @@ cross_attention = Task(
         **HEAD_SCALE,
         "all heads": Wrong(
             "the scale uses the features of all heads together",
-            """The dot products are taken within a head. Read the number of features off the queries after they
-            have been split.""",
+            """The dot products are taken within a head. Read the number of features off the queries after
+            they have been split.""",
             HEADS_AND_SCALE,
         ),
     },
@@ -1497,30 +1489,23 @@ cross_attention = Task(
     output=OUTPUT,
     bias={
         "none": Wrong(
-            "the bias is left out",
-            """The numbers are off by the same vector at every position.""",
-            BIAS,
+            "the bias is left out", "The numbers are off by the same vector at every position.", BIAS
         ),
         "per head": Wrong(
             "the bias is added once for each head",
-            """The heads meet in W_O, and there is one output. If you add up what the heads contribute, add the
-            bias to the sum, not to each term.""",
+            """The heads meet in W_O, and there is one output. If you add up what the heads contribute, add
+            the bias to the sum, not to each term.""",
             BIAS,
         ),
         "before W_O": Wrong(
             "the bias is added before W_O",
-            """The bias of a product is added after the product. What goes into W_O is the heads, as they
-            are.""",
+            "The bias of a product is added after the product. What goes into W_O is the heads, as they are.",
             BIAS,
         ),
-        "subtracted": Wrong(
-            "the bias is subtracted",
-            """A bias is added, whatever its sign.""",
-            BIAS,
-        ),
+        "subtracted": Wrong("the bias is subtracted", "A bias is added, whatever its sign.", BIAS),
         "multiplied": Wrong(
             "the output is multiplied by the bias",
-            """A bias is added after a product. What multiplies each feature is called a gain.""",
+            "A bias is added after a product. What multiplies each feature is called a gain.",
             BIAS,
         ),
     },
@@ -1703,8 +1688,8 @@ multihead_class = Task(
     start={
         "plain tensors": Wrong(
             "the weights are plain tensors, which nothing will ever train",
-            """A module knows those tensors that are wrapped as parameters when they are assigned to `self`. An
-            optimiser gets what `parameters()` lists; for yours that list is empty.""",
+            """A module knows those tensors that are wrapped as parameters when they are assigned to `self`.
+            An optimiser gets what `parameters()` lists; for yours that list is empty.""",
             LAYER,
         ),
         "zeros": Wrong(
@@ -1715,18 +1700,18 @@ multihead_class = Task(
         ),
         "empty": Wrong(
             "the weights start as whatever `torch.empty` finds in memory",
-            """`torch.empty` reserves memory and writes nothing into it: old numbers, zeros, or NaN. A new layer
-            needs numbers of which somebody knows how large they are.""",
+            """`torch.empty` reserves memory and writes nothing into it: old numbers, zeros, or NaN. A new
+            layer needs numbers of which somebody knows how large they are.""",
             LAYER,
         ),
         "frozen": Wrong(
             "the parameters do not ask for gradients",
-            """With `requires_grad=False` a parameter is listed, but nothing is ever learned in it.""",
+            "With `requires_grad=False` a parameter is listed, but nothing is ever learned in it.",
             LAYER,
         ),
         "numbered": Wrong(
             "every new layer starts with the same numbers",
-            """The heads differ, but two layers, one above the other, do not. The start is to be random.""",
+            "The heads differ, but two layers, one above the other, do not. The start is to be random.",
             LAYER,
         ),
     },
@@ -1739,16 +1724,16 @@ multihead_class = Task(
         ),
         "weights cut off": Wrong(
             "the attention weights are cut off from the queries and keys, which then learn nothing",
-            """The numbers are right, and values and output learn. But where a head looks depends on W_Q and W_K,
-            and no gradient comes back to them.""",
+            """The numbers are right, and values and output learn. But where a head looks depends on W_Q and
+            W_K, and no gradient comes back to them.""",
             LAYER,
         ),
     },
     sources={
         "self": Wrong(
             "the layer always attends to its own input: key and value are not used",
-            """With one input the result is right. With two, the keys and values must come from the second. Which
-            of its arguments does your forward not read?""",
+            """With one input the result is right. With two, the keys and values must come from the second.
+            Which of its arguments does your forward not read?""",
             SELF_AND_CROSS,
         ),
         "value ignored": Wrong(
@@ -1773,43 +1758,43 @@ multihead_class = Task(
     masking={
         "none": Wrong(
             "the mask is not used",
-            """Where the mask is False, a weight must be exactly 0. What has to happen to the scores before the
-            softmax?""",
+            """Where the mask is False, a weight must be exactly 0. What has to happen to the scores before
+            the softmax?""",
             LAYER,
         ),
         "inverted": Wrong(
             "the mask is read the wrong way round",
-            """In this course True means: may attend. `masked_fill` fills where its mask is True. Which of the two
-            entries must become minus infinity?""",
+            """In this course True means: may attend. `masked_fill` fills where its mask is True. Which of the
+            two entries must become minus infinity?""",
             LAYER,
         ),
         "on heads": Wrong(
             "the mask of a batch falls on the heads",
-            """The scores have a dimension that the mask has not: the heads. Dimensions are matched from the back,
-            so the mask's batch meets the scores' heads. Where they happen to be equally many, nothing complains.
-            What shape must the mask have, so that each sequence's mask goes for all its heads?""",
+            """The scores have a dimension that the mask has not: the heads. Dimensions are matched from the
+            back, so the mask's batch meets the scores' heads. Where they happen to be equally many, nothing
+            complains. What shape must the mask have, so that each sequence's mask goes for all its heads?""",
             LAYER,
         ),
         "after": Wrong(
             "the mask is applied to the weights, after the softmax",
-            """What the hidden keys had of the whole is lost: the weights of a query no longer sum to 1. What must
-            they not even take part in?""",
+            """What the hidden keys had of the whole is lost: the weights of a query no longer sum to 1. What
+            must they not even take part in?""",
             LAYER,
         ),
         "zeros": Wrong(
             "the scores of hidden keys become 0 instead of minus infinity",
-            """A score of 0 is a score like any other: exp(0) is 1. Which score has a weight of exactly 0?""",
+            "A score of 0 is a score like any other: exp(0) is 1. Which score has a weight of exactly 0?",
             LAYER,
         ),
         "added": Wrong(
             "the mask is added to the scores as it is",
-            """True counts as 1 and False as 0, so a key that may be seen has a score one higher than it had. What
-            must be added to a score so that its weight is exactly 0?""",
+            """True counts as 1 and False as 0, so a key that may be seen has a score one higher than it had.
+            What must be added to a score so that its weight is exactly 0?""",
             LAYER,
         ),
         "always": Wrong(
             "forward asks for a mask even when there is none",
-            """A mask may be left out, and then it is None, which has no dimensions and nothing to fill.""",
+            "A mask may be left out, and then it is None, which has no dimensions and nothing to fill.",
             LAYER,
         ),
     },
@@ -1999,8 +1984,8 @@ heads_from_torch = Task(
     transposed={
         "none": Wrong(
             "the matrices are not transposed",
-            """PyTorch's linear layers compute x @ weight.T: their rows are outputs. Ours compute x @ W. Since all
-            the matrices are square here, no shape complains.""",
+            """PyTorch's linear layers compute x @ weight.T: their rows are outputs. Ours compute x @ W. Since
+            all the matrices are square here, no shape complains.""",
             PYTORCH,
         ),
         "inputs": Wrong(
@@ -2025,14 +2010,14 @@ heads_from_torch = Task(
         ),
         "interleaved": Wrong(
             "each head takes every so-many-th feature, instead of a block of neighbours",
-            """The first few rows of a part belong to head 0, the next few to head 1. When a dimension is cut in
-            two, the first of the two counts the blocks.""",
+            """The first few rows of a part belong to head 0, the next few to head 1. When a dimension is cut
+            in two, the first of the two counts the blocks.""",
             SLICES,
         ),
         "blocks of rows": Wrong(
             "each head's matrix still has outputs in its rows",
-            """The blocks are the right ones. A head of ours computes x @ W_Q[h], so which dimension of W_Q[h] has
-            to be as long as x has features?""",
+            """The blocks are the right ones. A head of ours computes x @ W_Q[h], so which dimension of W_Q[h]
+            has to be as long as x has features?""",
             PYTORCH,
         ),
         "none": Wrong(
@@ -2045,30 +2030,30 @@ heads_from_torch = Task(
     parts={
         "head by head": Wrong(
             "the packed matrix is cut head by head, each with its queries, keys and values",
-            """Some libraries pack like that. PyTorch puts all the heads' queries first, then all the keys, then
-            all the values. With one head there is no difference.""",
+            """Some libraries pack like that. PyTorch puts all the heads' queries first, then all the keys,
+            then all the values. With one head there is no difference.""",
             PYTORCH,
         ),
         "every third": Wrong(
             "queries, keys and values take the rows in turn",
-            """The packed matrix has three parts, one below the other, and each is a whole.""",
+            "The packed matrix has three parts, one below the other, and each is a whole.",
             PYTORCH,
         ),
     },
     order={
         "exchanged": Wrong(
             "queries and keys have changed places",
-            """The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?""",
+            "The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?",
             PYTORCH,
         ),
         "values before keys": Wrong(
             "keys and values have changed places",
-            """The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?""",
+            "The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?",
             PYTORCH,
         ),
         "values first": Wrong(
             "queries and values have changed places",
-            """The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?""",
+            "The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?",
             PYTORCH,
         ),
     },
@@ -2152,10 +2137,7 @@ def _is_its_loss(inputs: Inputs, value: Tensor) -> str | None:
 importance_by_ablation = Task(
     "importance_by_ablation",
     _ablation,
-    {
-        "contributions": torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
-        "target": torch.tensor([3.0, 1.0]),
-    },
+    {"contributions": torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), "target": torch.tensor([3.0, 1.0])},
     _ablation_cases,
     laws=[
         Law(
@@ -2192,55 +2174,55 @@ importance_by_ablation = Task(
     silenced={
         "others": Wrong(
             "all heads but one are silenced, instead of only that one",
-            """How well a head does alone is another question. What does the layer lose when this one head falls
-            silent and all the others go on?""",
+            """How well a head does alone is another question. What does the layer lose when this one head
+            falls silent and all the others go on?""",
             IMPORTANCE,
         ),
         "more and more": Wrong(
             "silenced heads stay silent",
-            """The first number is right, and from then on one head after the other is gone. Before the next head
-            is tried, the last one has to be given its voice back.""",
+            """The first number is right, and from then on one head after the other is gone. Before the next
+            head is tried, the last one has to be given its voice back.""",
             IMPORTANCE,
         ),
         "turned down": Wrong(
             "the head is turned down, but not silenced",
-            """The mask multiplies what the head says. Which number leaves nothing of it?""",
+            "The mask multiplies what the head says. Which number leaves nothing of it?",
             IMPORTANCE,
         ),
         "louder": Wrong(
             "the head is made louder instead of silenced",
-            """The mask multiplies what the head says. Which number leaves nothing of it?""",
+            "The mask multiplies what the head says. Which number leaves nothing of it?",
             IMPORTANCE,
         ),
     },
     compared_with={
         "nothing": Wrong(
             "the loss is compared with that of no head at all, instead of all heads",
-            """From where does the loss rise when one head falls silent: what is it before?""",
+            "From where does the loss rise when one head falls silent: what is it before?",
             IMPORTANCE,
         ),
         "no loss": Wrong(
             "the loss without each head, instead of how much it rises",
-            """A large loss alone says nothing about the head: perhaps it was as large before. What do you compare
-            it with?""",
+            """A large loss alone says nothing about the head: perhaps it was as large before. What do you
+            compare it with?""",
             IMPORTANCE,
         ),
         "mean": Wrong(
             "the loss is compared with the mean loss without a head",
-            """From where does the loss rise when one head falls silent: what is it before?""",
+            "From where does the loss rise when one head falls silent: what is it before?",
             IMPORTANCE,
         ),
     },
     rise={
         "turned": Wrong(
             "the sign is turned round",
-            """A head matters if the loss goes up when it is silenced. Then its importance is to be positive.""",
+            "A head matters if the loss goes up when it is silenced. Then its importance is to be positive.",
             IMPORTANCE,
         ),
         "ratio": Wrong(
             "the ratio of the losses, instead of their difference",
-            """A ratio explodes when the loss of the whole layer is small, and it is never 0 for a head that does
-            nothing. By how much does the loss rise?""",
+            """A ratio explodes when the loss of the whole layer is small, and it is never 0 for a head that
+            does nothing. By how much does the loss rise?""",
             IMPORTANCE,
         ),
         "relative": Wrong(
@@ -2251,22 +2233,22 @@ importance_by_ablation = Task(
         ),
         "size": Wrong(
             "the sign is lost: harm counts as importance",
-            """A head without which the loss falls does harm. Is it to be told from one that is needed?""",
+            "A head without which the loss falls does harm. Is it to be told from one that is needed?",
             IMPORTANCE,
         ),
         "squared": Wrong(
             "the rise is squared",
-            """A head without which the loss falls does harm. Is it to be told from one that is needed?""",
+            "A head without which the loss falls does harm. Is it to be told from one that is needed?",
             IMPORTANCE,
         ),
         "clamped": Wrong(
             "a fall of the loss counts as 0",
-            """A head without which the loss falls does harm. Is it to be told from one that does nothing?""",
+            "A head without which the loss falls does harm. Is it to be told from one that does nothing?",
             IMPORTANCE,
         ),
         "shares": Wrong(
             "the importances are made to sum to 1",
-            """Each head is asked a question of its own: by how much does the loss rise without it?""",
+            "Each head is asked a question of its own: by how much does the loss rise without it?",
             IMPORTANCE,
         ),
     },
@@ -2293,8 +2275,8 @@ def any_ablation(loss, num_heads, *, silenced="one", compared_with="whole", rise
 
 @importance_by_ablation.mistake(
     "what each head gains when it is the only one",
-    hint="""You compare a head alone with no head at all. Others may do the same work, and then it is
-    not missed. Start from the whole layer and take the head away.""",
+    hint="""You compare a head alone with no head at all. Others may do the same work, and then it is not
+    missed. Start from the whole layer and take the head away.""",
     read=IMPORTANCE,
 )
 def ablation_from_nothing(loss, num_heads):
@@ -2427,28 +2409,26 @@ pruned_weights = Task(
 @pruned_weights.made_of(
     kept={
         "others": Wrong(
-            "the heads that were to be kept are removed",
-            """`heads` lists those that stay.""",
-            PRUNING,
+            "the heads that were to be kept are removed", "`heads` lists those that stay.", PRUNING
         ),
         "first": Wrong(
             "the first heads are kept, as many as are listed",
-            """`heads` says which heads stay, not only how many.""",
+            "`heads` says which heads stay, not only how many.",
             PRUNING,
         ),
         "sorted": Wrong(
             "the heads come in their old order, not in that of the list",
-            """The heads that are kept are the right ones. But in which order are they listed?""",
+            "The heads that are kept are the right ones. But in which order are they listed?",
             PRUNING,
         ),
         "backwards": Wrong(
             "the heads come in the opposite order of the list",
-            """The heads that are kept are the right ones. But in which order are they listed?""",
+            "The heads that are kept are the right ones. But in which order are they listed?",
             PRUNING,
         ),
         "from one": Wrong(
             "the heads are counted from 1",
-            """Heads are counted from 0 here: which is the first of those that are listed?""",
+            "Heads are counted from 0 here: which is the first of those that are listed?",
             PRUNING,
         ),
     },
@@ -2461,20 +2441,20 @@ pruned_weights = Task(
         ),
         "single rows": Wrong(
             "W_O keeps one row for each head, instead of a block of rows",
-            """Each head brings value_dim features into the merged vector. So how many rows of W_O belong to one
-            head, and where do they start?""",
+            """Each head brings value_dim features into the merged vector. So how many rows of W_O belong to
+            one head, and where do they start?""",
             SUM_OF_HEADS,
         ),
         "interleaved": Wrong(
             "the rows of W_O are taken as if the features of the heads were shuffled together",
-            """In the merged vector all features of head 0 come first, then all those of head 1. So the rows of
-            one head are neighbours.""",
+            """In the merged vector all features of head 0 come first, then all those of head 1. So the rows
+            of one head are neighbours.""",
             SUM_OF_HEADS,
         ),
         "first rows": Wrong(
             "W_O keeps its first rows, as many as are needed",
-            """The shape is right. But the first rows belong to head 0. Which rows belong to the heads that you
-            keep?""",
+            """The shape is right. But the first rows belong to head 0. Which rows belong to the heads that
+            you keep?""",
             SUM_OF_HEADS,
         ),
         "key dim": Wrong(
@@ -2485,36 +2465,36 @@ pruned_weights = Task(
         ),
         "columns": Wrong(
             "columns of W_O are removed instead of rows",
-            """What comes out of W_O is the output, and that keeps all its features. What goes in is the heads:
-            are these met by rows or by columns?""",
+            """What comes out of W_O is the output, and that keeps all its features. What goes in is the
+            heads: are these met by rows or by columns?""",
             SUM_OF_HEADS,
         ),
         "blocks": Wrong(
             "the blocks of W_O are stacked, but not put one below the other again",
-            """The blocks are the right ones. Your W_O has three dimensions: which two must become one?""",
+            "The blocks are the right ones. Your W_O has three dimensions: which two must become one?",
             SUM_OF_HEADS,
         ),
         "old order": Wrong(
             "the blocks of W_O are in their old order, whatever the order of the heads",
-            """Each block of rows has to meet the features of its own head. In which order do these come now?""",
+            "Each block of rows has to meet the features of its own head. In which order do these come now?",
             SUM_OF_HEADS,
         ),
     },
     forgotten={
         "zeros": Wrong(
             "the weights of the other heads are set to zero, but not removed",
-            """A head of zeros adds nothing, so the output would be right. But it costs as much time and memory as
-            before. The result is to have fewer heads.""",
+            """A head of zeros adds nothing, so the output would be right. But it costs as much time and
+            memory as before. The result is to have fewer heads.""",
             PRUNING,
         ),
         "values": Wrong(
             "W_V keeps all its heads",
-            """A head has a slice of each of W_Q, W_K and W_V. Which of the three have you not touched?""",
+            "A head has a slice of each of W_Q, W_K and W_V. Which of the three have you not touched?",
             PRUNING,
         ),
         "queries only": Wrong(
             "only W_Q is pruned",
-            """A head has a slice of each of W_Q, W_K and W_V. Which of the three have you not touched?""",
+            "A head has a slice of each of W_Q, W_K and W_V. Which of the three have you not touched?",
             PRUNING,
         ),
     },

@@ -137,12 +137,11 @@ def _look_at(
         raise Misfit(f"the layer has a parameter {unknown[0]} that was not asked for")
 
 
-def _gradients(output: Tensor, output_gradient: Tensor, parameters: dict[str, Any]) -> dict[str, Tensor]:
+def _gradients(output: Tensor, output_gradient: Tensor, parameters: dict[str, Any]) -> dict[str, Any]:
     wanted = [parameters[name] for name in PARAMETERS]
+    gradients: tuple[Tensor | None, ...] = (None,) * len(wanted)
     if output.requires_grad:
         gradients = torch.autograd.grad(output, wanted, output_gradient, allow_unused=True)
-    else:
-        gradients = (None,) * len(wanted)
     cut_off = [name for name, gradient in zip(PARAMETERS, gradients, strict=True) if gradient is None]
     if cut_off:
         raise Misfit(f"no gradient comes back from the output to {' and '.join(cut_off)}: they cannot learn")
