@@ -718,7 +718,7 @@ transformer_block = Task(
             _first,
         ),
         Law(
-            "in a pre-norm block whose MLP returns zeros, an attention with twice the values adds twice as much",
+            "if the MLP returns zeros, an attention with twice the values adds twice as much in a pre-norm block",
             PRE_AND_POST,
             _doubled(_silent(_small_block("pre"), 4), 2),
             _adds_twice,
@@ -730,14 +730,14 @@ transformer_block = Task(
             _adds_twice,
         ),
         laws.stays(
-            "the attention of a pre-norm block gets what norm_1 returns: if that is zeros, no other position counts",
+            "in a pre-norm block whose norm_1 returns zeros no position depends on another",
             PRE_AND_POST,
             _silent(_small_block("pre"), 0, name="gains"),
             _others_changed(),
             _first,
         ),
         laws.stays(
-            "the MLP of a pre-norm block gets what norm_2 returns: if that is zeros, W_1 plays no part",
+            "in a pre-norm block whose norm_2 returns zeros W_1 plays no part",
             PRE_AND_POST,
             _silent(_small_block("pre"), 1, name="gains"),
             lambda inputs, normal: {"W": torch.cat([inputs["W"][:3], 2 * inputs["W"][3:4], inputs["W"][4:]])},
@@ -1396,11 +1396,14 @@ causal_stack = Task(
     "causal_stack",
     _causal_stack,
     {
-        "x": torch.tensor([[5.0, 1.0], [2.0, 4.0], [8.0, 2.0]]),
+        "x": torch.tensor([[2.0, 8.0], [0.0, 0.0], [-1.0, 1.0]]),
         "W": torch.stack(
             [
-                torch.stack([*PENCIL_ATTENTION, _rotation(1), _rotation(2), -_rotation(1)]),
-                torch.stack([*PENCIL_ATTENTION, _rotation(2), _rotation(1), _rotation(0)]),
+                torch.stack([*PENCIL_ATTENTION, *torch.tensor(W, dtype=torch.float32)])
+                for W in (
+                    [[[1, -1], [1, 0]], [[0, -2], [-1, 0]], [[1, 1], [-1, -2]]],
+                    [[[1, 0], [-2, 1]], [[-1, -2], [-1, 1]], [[-2, -1], [-1, 0]]],
+                )
             ]
         ),
         "gain": torch.tensor([1.0, 10.0]),

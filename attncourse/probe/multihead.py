@@ -144,5 +144,6 @@ def _gradients(output: Tensor, output_gradient: Tensor, parameters: dict[str, An
         gradients = torch.autograd.grad(output, wanted, output_gradient, allow_unused=True)
     cut_off = [name for name, gradient in zip(PARAMETERS, gradients, strict=True) if gradient is None]
     if cut_off:
-        raise Misfit(f"no gradient comes back from the output to {' and '.join(cut_off)}: they cannot learn")
+        names = " and ".join(filter(None, [", ".join(cut_off[:-1]), cut_off[-1]]))
+        raise Misfit(f"no gradient comes back from the output to {names}, so that nothing is learned there")
     return {f"gradient of {name}": part for name, part in zip(PARAMETERS, gradients, strict=True)}
