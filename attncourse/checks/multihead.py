@@ -12,7 +12,7 @@ from attncourse.checks import laws
 from attncourse.checks.attention_operator import LAYER_SCALE, MADE_FROM
 from attncourse.checks.choices import AVERAGED, AXIS, NORMALISER, compared, normalised, only, scaled, without
 from attncourse.checks.laws import Inputs
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source, wrongs
 from attncourse.probe.multihead import Layer, Loss, Shapes
 
 # Attention for one head is what the first unit was about: it may be called here.
@@ -116,91 +116,74 @@ split_heads = Task(
     ],
 )
 
-FROM_THE_FRONT = {
-    "front": Wrong(
-        "dimensions 1 and 2 change places, which is right for exactly one batch dimension",
-        """Counted from the front, dimensions move when a batch is added. How do you name the same two when
-        you count from the back?""",
-        VIEW_THEN_TRANSPOSE,
-    ),
-    "first two": Wrong(
-        "dimensions 0 and 1 change places, which is right without a batch only",
-        """With a batch, dimension 0 is the batch, and it should stay where it is. How do you name the two
-        when you count from the back?""",
-        VIEW_THEN_TRANSPOSE,
-    ),
-}
+FROM_THE_FRONT = wrongs(
+    VIEW_THEN_TRANSPOSE,
+    """
+    front: dimensions 1 and 2 change places, which is right for exactly one batch dimension
+        Counted from the front, dimensions move when a batch is added. How do you name the same two when you
+        count from the back?
+    first two: dimensions 0 and 1 change places, which is right without a batch only
+        With a batch, dimension 0 is the batch, and it should stay where it is. How do you name the two when
+        you count from the back?
+    """,
+)
 
 
 @split_heads.made_of(
-    cut={
-        "interleaved": Wrong(
-            "each head takes every so-many-th feature, instead of a block of neighbours",
-            """The features of head 0 are to be the first few, those of head 1 the next few. When the last
-            dimension is cut in two, the first of the two counts the blocks.""",
-            SLICES,
-        ),
-        "pieces": Wrong(
-            "num_heads is taken for the number of features of a head",
-            """The last dimension becomes two: how many heads there are, and how many features each has. Which
-            of the two numbers are you given, and in which place does it belong?""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "transposed first": Wrong(
-            "the input is transposed before its features are cut",
-            """Now each head has features in its rows and positions in its columns, or numbers that do not
-            belong together. First cut, then move.""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "positions": Wrong(
-            "the positions are shared out among the heads, instead of the features",
-            """Every head looks at the whole sequence; otherwise a word could not attend to a word that
-            another head got. What a head has for itself is some of the features.""",
-            SLICES,
-        ),
-    },
+    cut=wrongs(
+        SLICES,
+        """
+        interleaved: each head takes every so-many-th feature, instead of a block of neighbours
+            The features of head 0 are to be the first few, those of head 1 the next few. When the last
+            dimension is cut in two, the first of the two counts the blocks.
+        pieces: num_heads is taken for the number of features of a head
+            The last dimension becomes two: how many heads there are, and how many features each has. Which of
+            the two numbers are you given, and in which place does it belong? (multihead#view-then-transpose)
+        transposed first: the input is transposed before its features are cut
+            Now each head has features in its rows and positions in its columns, or numbers that do not belong
+            together. First cut, then move. (multihead#view-then-transpose)
+        positions: the positions are shared out among the heads, instead of the features
+            Every head looks at the whole sequence; otherwise a word could not attend to a word that another
+            head got. What a head has for itself is some of the features.
+        """,
+    ),
     moved={
-        "reshape": Wrong(
-            "a reshape straight to the shape asked for, without a transpose",
-            """The shape is right, but look at what head 0 has got: the first positions with all their
-            features, cut into pieces. A reshape keeps the numbers in the order in which they lie in memory.
-            Which two dimensions have to change places, and when?""",
+        **wrongs(
             VIEW_THEN_TRANSPOSE,
-        ),
-        "not moved": Wrong(
-            "the features are cut into heads, but the heads stand behind the positions",
-            """The first step is done: every position has its features in blocks. Attention works on the last
-            two dimensions, so these must be positions and features. Where do the heads have to go?""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "before the batch": Wrong(
-            "the heads stand before the batch",
-            """For a single sequence this is right. With a batch, every sequence is to have its heads:
-            dimensions of the batch come first, then heads, positions and features.""",
-            VIEW_THEN_TRANSPOSE,
+            """
+            reshape: a reshape straight to the shape asked for, without a transpose
+                The shape is right, but look at what head 0 has got: the first positions with all their
+                features, cut into pieces. A reshape keeps the numbers in the order in which they lie in
+                memory. Which two dimensions have to change places, and when?
+            not moved: the features are cut into heads, but the heads stand behind the positions
+                The first step is done: every position has its features in blocks. Attention works on the last
+                two dimensions, so these must be positions and features. Where do the heads have to go?
+            before the batch: the heads stand before the batch
+                For a single sequence this is right. With a batch, every sequence is to have its heads:
+                dimensions of the batch come first, then heads, positions and features.
+            """,
         ),
         **FROM_THE_FRONT,
-        "last two": Wrong(
-            "heads and features change places, instead of heads and positions",
-            """After the cut there are positions, heads and features, in this order. Which of them has to pass
-            which, so that heads come first and features stay last?""",
+        **wrongs(
             VIEW_THEN_TRANSPOSE,
-        ),
-        "turned": Wrong(
-            "each head has features in its rows and positions in its columns",
-            """The heads are in front, as they should be. Behind them a row is to be a position, as everywhere
-            in this course.""",
-            VIEW_THEN_TRANSPOSE,
+            """
+            last two: heads and features change places, instead of heads and positions
+                After the cut there are positions, heads and features, in this order. Which of them has to
+                pass which, so that heads come first and features stay last?
+            turned: each head has features in its rows and positions in its columns
+                The heads are in front, as they should be. Behind them a row is to be a position, as
+                everywhere in this course.
+            """,
         ),
     },
-    order={
-        "backwards": Wrong(
-            "the heads are counted from the last block of features to the first",
-            """Every block is whole and in its place but for the number of its head. Which features belong to
-            head 0?""",
-            SLICES,
-        )
-    },
+    order=wrongs(
+        SLICES,
+        """
+        backwards: the heads are counted from the last block of features to the first
+            Every block is whole and in its place but for the number of its head. Which features belong to
+            head 0?
+        """,
+    ),
 )
 def any_split(x, num_heads, *, cut="blocks", moved="before positions", order="forwards"):
     size = x.shape[-1] // num_heads
@@ -287,44 +270,29 @@ merge_heads = Task(
 )
 
 # How the heads' outputs become one vector for each position.
-MERGED = {
-    "reshape": Wrong(
-        "the heads are merged by a reshape without a transpose",
-        """The heads stand before the positions, so a reshape puts several positions of one head into one row.
-        A row is to hold what all heads found at one position. Before two dimensions can be joined, they must
-        stand side by side.""",
-        VIEW_THEN_TRANSPOSE,
-    ),
-    "summed": Wrong(
-        "the heads are added up instead of put side by side",
-        """Once they are added, nobody can tell any more which head had found what. How many features does the
-        merged vector of a position have, if none is lost?""",
-        SUM_OF_HEADS,
-    ),
-    "averaged": Wrong(
-        "the heads are averaged instead of put side by side",
-        """Several heads are there to keep several averages apart. How many features does the merged vector of
-        a position have, if none is lost?""",
-        ONE_AVERAGE,
-    ),
-    "interleaved": Wrong(
-        "the features of the heads are shuffled together: one of each head in turn",
-        """All the features of head 0 come first, then all those of head 1. The rows of W_O are sorted in this
-        way, so the order matters. Which of the two dimensions that you join must be the outer one?""",
-        SUM_OF_HEADS,
-    ),
-    "below": Wrong(
-        "the heads are put one below the other, along the positions",
-        """A sequence must keep its length: one row for each position. Along which dimension does each head
-        add something of its own?""",
-        HEADS,
-    ),
-    "backwards": Wrong(
-        "the heads are put side by side from the last to the first",
-        "The first rows of W_O belong to head 0. Which head's features must come first?",
-        SUM_OF_HEADS,
-    ),
-}
+MERGED = wrongs(
+    SUM_OF_HEADS,
+    """
+    reshape: the heads are merged by a reshape without a transpose
+        The heads stand before the positions, so a reshape puts several positions of one head into one row. A
+        row is to hold what all heads found at one position. Before two dimensions can be joined, they must
+        stand side by side. (multihead#view-then-transpose)
+    summed: the heads are added up instead of put side by side
+        Once they are added, nobody can tell any more which head had found what. How many features does the
+        merged vector of a position have, if none is lost?
+    averaged: the heads are averaged instead of put side by side
+        Several heads are there to keep several averages apart. How many features does the merged vector of a
+        position have, if none is lost? (multihead#one-average)
+    interleaved: the features of the heads are shuffled together: one of each head in turn
+        All the features of head 0 come first, then all those of head 1. The rows of W_O are sorted in this
+        way, so the order matters. Which of the two dimensions that you join must be the outer one?
+    below: the heads are put one below the other, along the positions
+        A sequence must keep its length: one row for each position. Along which dimension does each head add
+        something of its own? (multihead#heads)
+    backwards: the heads are put side by side from the last to the first
+        The first rows of W_O belong to head 0. Which head's features must come first?
+    """,
+)
 
 
 def merge(heads: Tensor, merged: str) -> Tensor:
@@ -348,30 +316,23 @@ def merge(heads: Tensor, merged: str) -> Tensor:
 @merge_heads.made_of(
     merged={
         **MERGED,
-        "view": Wrong(
-            "view is asked to join two dimensions that do not lie beside each other in memory",
-            """A transpose moves no number, it only changes how the memory is read. `view` can join two
-            dimensions only if the numbers already lie in the new order, and after a transpose they do not.
-            There is a function of nearly the same use that copies them when it has to.""",
+        **wrongs(
             VIEW_THEN_TRANSPOSE,
-        ),
-        "not joined": Wrong(
-            "the heads are moved behind the positions, but not joined",
-            """The first step is done: at each position the heads' features lie side by side. But they still
-            have two dimensions. How do two dimensions become one?""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "positions and features": Wrong(
-            "positions and features are joined, and the heads are left",
-            """Only neighbouring dimensions can be joined, and what stands beside the features is the
-            positions. What should stand there?""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "first": Wrong(
-            "the first dimension is taken for the heads, which is right without a batch only",
-            """With a batch, the first dimension counts the sequences. Where do the heads stand, counted from
-            the back?""",
-            VIEW_THEN_TRANSPOSE,
+            """
+            view: view is asked to join two dimensions that do not lie beside each other in memory
+                A transpose moves no number, it only changes how the memory is read. `view` can join two
+                dimensions only if the numbers already lie in the new order, and after a transpose they do
+                not. There is a function of nearly the same use that copies them when it has to.
+            not joined: the heads are moved behind the positions, but not joined
+                The first step is done: at each position the heads' features lie side by side. But they still
+                have two dimensions. How do two dimensions become one?
+            positions and features: positions and features are joined, and the heads are left
+                Only neighbouring dimensions can be joined, and what stands beside the features is the
+                positions. What should stand there?
+            first: the first dimension is taken for the heads, which is right without a batch only
+                With a batch, the first dimension counts the sequences. Where do the heads stand, counted from
+                the back?
+            """,
         ),
         **FROM_THE_FRONT,
     }
@@ -504,133 +465,90 @@ layer_shapes = Task(
 
 
 @layer_shapes.made_of(
-    rows={
-        "self": Wrong(
-            "keys and values have as many rows as the queries",
-            """That is so in self-attention, where all come from one sequence. Here the keys and values are
-            made from the other sequence. How many positions has it?""",
-            SELF_AND_CROSS,
-        ),
-        "values per query": Wrong(
-            "the values have as many rows as the queries",
-            """To each key belongs a value. So how many values are there, and which sequence are they made
-            from?""",
-            SELF_AND_CROSS,
-        ),
-        "exchanged": Wrong(
-            "the memory asks and x answers",
-            """Who wants to know something makes the queries; in cross-attention that is `x`. How many
-            positions has it?""",
-            SELF_AND_CROSS,
-        ),
-        "answers per key": Wrong(
-            "the output has a row for each key",
-            "Every query gets an answer, and the keys get none. Whose positions does the output have?",
-            SELF_AND_CROSS,
-        ),
-    },
-    weights={
-        "transposed": Wrong(
-            "the weights have a row for each key and a column for each query",
-            "Rows ask and columns answer. Who asks here?",
-            "attention_operator#rows-and-columns",
-        ),
-        "shared": Wrong(
-            "all heads share one matrix of weights",
-            """Each head compares its own queries with its own keys. Can two heads then always come to the
-            same weights?""",
-            HEADS,
-        ),
-        "square": Wrong(
-            "the weights have a column for each query",
-            "Each row of weights shares out a query's attention. Among whom: among the queries?",
-            "attention_operator#rows-and-columns",
-        ),
-        "features": Wrong(
-            "the weights have a column for each feature of a value",
-            """That is what comes out when the weights have met the values. The weights themselves say, for a
-            query, how much of each key: how many numbers is that?""",
-            "attention_operator#rows-and-columns",
-        ),
-    },
-    merged={
-        "summed": Wrong(
-            "the merged heads have the features of a single head, as if they had been added",
-            "Merging puts the heads side by side. Nothing is lost: count the features that all heads bring.",
-            HEADS,
-        ),
-        "keys": Wrong(
-            "the merged heads have the features of the keys",
-            "Keys only decide where to look. What is averaged, and so what does a head's output consist of?",
-            LAYER,
-        ),
-        "model dim": Wrong(
-            "the merged heads have model_dim features",
-            """So it is if num_heads times value_dim happens to be model_dim. Here it need not be. Which
-            matrix is there to bring the number back to model_dim?""",
-            LAYER,
-        ),
-        "still heads": Wrong(
-            "the merged heads still have a dimension for the heads",
-            "Side by side means that each position has one vector, with the features of all heads in it.",
-            VIEW_THEN_TRANSPOSE,
-        ),
-    },
-    output={
-        "merged": Wrong(
-            "the output is what the merged heads are, without W_O",
-            """The last step of the layer is one more matrix, which brings the merged heads back to as many
-            features as the input has.""",
-            LAYER,
-        ),
-        "head": Wrong(
-            "the output has the features of one head's values",
-            "All heads together make one output, of as many features as the layer was given.",
-            LAYER,
-        ),
-    },
-    features={
-        "even": Wrong(
-            "key_dim and value_dim are replaced by model_dim / num_heads",
-            "That is the usual choice, not a law. Here both are given, and each head has that many.",
-            COUNTING,
-        ),
-        "values like keys": Wrong(
-            "the values have key_dim features",
-            """Queries and keys are multiplied with each other, so they have equally many features. Values are
-            averaged, and may have another number.""",
-            LAYER,
-        ),
-        "exchanged": Wrong(
-            "key_dim and value_dim have changed places",
-            "Which of the two numbers is for what is multiplied, and which for what is averaged?",
-            LAYER,
-        ),
-        "not projected": Wrong(
-            "queries, keys and values have model_dim features in each head",
-            "That is how wide the input of a head's matrices is. How wide is what comes out?",
-            LAYER,
-        ),
-    },
-    place={
-        "behind": Wrong(
-            "in queries, keys and values the heads stand behind the positions",
-            """That is so after the first step of the split. Attention works on the last two dimensions, so
-            what must these be?""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "packed": Wrong(
-            "queries, keys and values are not split into heads",
-            """Side by side in one row the heads could not attend apart. Which dimension do the queries of all
-            heads need?""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "before the batch": Wrong(
-            "the heads stand before the batch",
-            "Every sequence of a batch has its heads. Which of the two dimensions is the outer one?",
-            VIEW_THEN_TRANSPOSE,
-        ),
-    },
+    rows=wrongs(
+        SELF_AND_CROSS,
+        """
+        self: keys and values have as many rows as the queries
+            That is so in self-attention, where all come from one sequence. Here the keys and values are made
+            from the other sequence. How many positions has it?
+        values per query: the values have as many rows as the queries
+            To each key belongs a value. So how many values are there, and which sequence are they made from?
+        exchanged: the memory asks and x answers
+            Who wants to know something makes the queries; in cross-attention that is `x`. How many positions
+            has it?
+        answers per key: the output has a row for each key
+            Every query gets an answer, and the keys get none. Whose positions does the output have?
+        """,
+    ),
+    weights=wrongs(
+        "attention_operator#rows-and-columns",
+        """
+        transposed: the weights have a row for each key and a column for each query
+            Rows ask and columns answer. Who asks here?
+        shared: all heads share one matrix of weights
+            Each head compares its own queries with its own keys. Can two heads then always come to the same
+            weights? (multihead#heads)
+        square: the weights have a column for each query
+            Each row of weights shares out a query's attention. Among whom: among the queries?
+        features: the weights have a column for each feature of a value
+            That is what comes out when the weights have met the values. The weights themselves say, for a
+            query, how much of each key: how many numbers is that?
+        """,
+    ),
+    merged=wrongs(
+        LAYER,
+        """
+        summed: the merged heads have the features of a single head, as if they had been added
+            Merging puts the heads side by side. Nothing is lost: count the features that all heads bring.
+            (multihead#heads)
+        keys: the merged heads have the features of the keys
+            Keys only decide where to look. What is averaged, and so what does a head's output consist of?
+        model dim: the merged heads have model_dim features
+            So it is if num_heads times value_dim happens to be model_dim. Here it need not be. Which matrix
+            is there to bring the number back to model_dim?
+        still heads: the merged heads still have a dimension for the heads
+            Side by side means that each position has one vector, with the features of all heads in it.
+            (multihead#view-then-transpose)
+        """,
+    ),
+    output=wrongs(
+        LAYER,
+        """
+        merged: the output is what the merged heads are, without W_O
+            The last step of the layer is one more matrix, which brings the merged heads back to as many
+            features as the input has.
+        head: the output has the features of one head's values
+            All heads together make one output, of as many features as the layer was given.
+        """,
+    ),
+    features=wrongs(
+        LAYER,
+        """
+        even: key_dim and value_dim are replaced by model_dim / num_heads
+            That is the usual choice, not a law. Here both are given, and each head has that many.
+            (multihead#counting-parameters)
+        values like keys: the values have key_dim features
+            Queries and keys are multiplied with each other, so they have equally many features. Values are
+            averaged, and may have another number.
+        exchanged: key_dim and value_dim have changed places
+            Which of the two numbers is for what is multiplied, and which for what is averaged?
+        not projected: queries, keys and values have model_dim features in each head
+            That is how wide the input of a head's matrices is. How wide is what comes out?
+        """,
+    ),
+    place=wrongs(
+        VIEW_THEN_TRANSPOSE,
+        """
+        behind: in queries, keys and values the heads stand behind the positions
+            That is so after the first step of the split. Attention works on the last two dimensions, so what
+            must these be?
+        packed: queries, keys and values are not split into heads
+            Side by side in one row the heads could not attend apart. Which dimension do the queries of all
+            heads need?
+        before the batch: the heads stand before the batch
+            Every sequence of a batch has its heads. Which of the two dimensions is the outer one?
+        """,
+    ),
 )
 def any_shapes(
     batch,
@@ -762,117 +680,74 @@ num_parameters = Task(
 
 
 @num_parameters.made_of(
-    heads={
-        "one": Wrong(
-            "the weights of one head only are counted",
-            "Every head has queries, keys and values of its own, and so weights of its own.",
-            COUNTING,
-        )
-    },
-    projections={
-        "shared": Wrong(
-            "queries and keys are counted as if they shared one matrix",
-            """What a word looks for and what it can be found by are two things, and each is learned. They
-            have the same shape, which is why they are easily taken for one.""",
-            "attention_operator#not-symmetric",
-        ),
-        "values like keys": Wrong(
-            "the values are counted with key_dim features",
-            """Queries and keys need equally many features, since they are multiplied with each other. The
-            values have a number of their own.""",
-            COUNTING,
-        ),
-        "without values": Wrong(
-            "the matrices of the values are left out",
-            "What is compared is made by two matrices of each head. By which is made what is averaged?",
-            COUNTING,
-        ),
-        "square": Wrong(
-            "four square matrices are counted, whatever the size of the heads",
-            """Four times D squared is right when num_heads times the size of a head is D. Here the sizes of
-            the heads are given.""",
-            COUNTING,
-        ),
-    },
-    output={
-        "left out": Wrong(
-            "W_O is left out",
-            "There are three matrices for each head, and one more for all of them together.",
-            COUNTING,
-        ),
-        "per head": Wrong(
-            "W_O is counted once for each head",
-            "W_O takes the merged heads, all at once. How many rows has it, and how many W_O are there?",
-            SUM_OF_HEADS,
-        ),
-        "square": Wrong(
-            "W_O is taken for a square matrix",
-            "What comes into W_O is the merged heads. Has that as many features as comes out?",
-            COUNTING,
-        ),
-        "one block": Wrong(
-            "W_O is counted with the rows of a single head",
-            "The merged heads have the features of all heads, and each needs its row of W_O.",
-            SUM_OF_HEADS,
-        ),
-        "keys": Wrong(
-            "W_O is counted with the features of the keys",
-            "The heads' outputs are averages of values. How many features does the merged vector have?",
-            SUM_OF_HEADS,
-        ),
-    },
-    biases={
-        "left out": Wrong(
-            "the biases are left out",
-            """A bias is a vector that is added after a matrix. It has one number for each feature that comes
-            out of it.""",
-            BIAS,
-        ),
-        "output per head": Wrong(
-            "the bias of the output is counted once for each head",
-            """The bias of W_O is added to the output, and there is one output. Only the biases of queries,
-            keys and values belong to a head.""",
-            BIAS,
-        ),
-        "model dim": Wrong(
-            "each of the four biases is counted with model_dim numbers",
-            """A bias is added to what comes out of its matrix. Only one of the four has model_dim columns
-            whatever the size of the heads.""",
-            BIAS,
-        ),
-        "one head": Wrong(
-            "the biases of one head only are counted",
-            """You have counted the matrices of every head. Each head's queries, keys and values have a bias,
-            too.""",
-            BIAS,
-        ),
-        "merged": Wrong(
-            "the bias of the output is counted with the features of the merged heads",
-            "The merged heads are what goes into W_O. A bias is as long as what comes out.",
-            BIAS,
-        ),
-        "always": Wrong(
-            "the biases are counted even where there are none",
-            "The last argument says whether the layer has biases. Where does your function look at it?",
-            BIAS,
-        ),
-        "without output": Wrong(
-            "the bias of the output is left out",
-            """There are four products, and a vector is added after each of them. After which of them have you
-            none?""",
-            BIAS,
-        ),
-        "output only": Wrong(
-            "only the bias of the output is counted",
-            "There are four products, and a vector is added after each of them.",
-            BIAS,
-        ),
-        "single numbers": Wrong(
-            "a bias is counted as a single number",
-            "A bias is a vector: one number for each column of the product that it is added to.",
-            BIAS,
-        ),
-    },
+    heads=wrongs(
+        COUNTING,
+        """
+        one: the weights of one head only are counted
+            Every head has queries, keys and values of its own, and so weights of its own.
+        """,
+    ),
+    projections=wrongs(
+        COUNTING,
+        """
+        shared: queries and keys are counted as if they shared one matrix
+            What a word looks for and what it can be found by are two things, and each is learned. They have
+            the same shape, which is why they are easily taken for one. (attention_operator#not-symmetric)
+        values like keys: the values are counted with key_dim features
+            Queries and keys need equally many features, since they are multiplied with each other. The values
+            have a number of their own.
+        without values: the matrices of the values are left out
+            What is compared is made by two matrices of each head. By which is made what is averaged?
+        square: four square matrices are counted, whatever the size of the heads
+            Four times D squared is right when num_heads times the size of a head is D. Here the sizes of the
+            heads are given.
+        """,
+    ),
+    output=wrongs(
+        SUM_OF_HEADS,
+        """
+        left out: W_O is left out
+            There are three matrices for each head, and one more for all of them together.
+            (multihead#counting-parameters)
+        per head: W_O is counted once for each head
+            W_O takes the merged heads, all at once. How many rows has it, and how many W_O are there?
+        square: W_O is taken for a square matrix
+            What comes into W_O is the merged heads. Has that as many features as comes out?
+            (multihead#counting-parameters)
+        one block: W_O is counted with the rows of a single head
+            The merged heads have the features of all heads, and each needs its row of W_O.
+        keys: W_O is counted with the features of the keys
+            The heads' outputs are averages of values. How many features does the merged vector have?
+        """,
+    ),
+    biases=wrongs(
+        BIAS,
+        """
+        left out: the biases are left out
+            A bias is a vector that is added after a matrix. It has one number for each feature that comes out
+            of it.
+        output per head: the bias of the output is counted once for each head
+            The bias of W_O is added to the output, and there is one output. Only the biases of queries, keys
+            and values belong to a head.
+        model dim: each of the four biases is counted with model_dim numbers
+            A bias is added to what comes out of its matrix. Only one of the four has model_dim columns
+            whatever the size of the heads.
+        one head: the biases of one head only are counted
+            You have counted the matrices of every head. Each head's queries, keys and values have a bias,
+            too.
+        merged: the bias of the output is counted with the features of the merged heads
+            The merged heads are what goes into W_O. A bias is as long as what comes out.
+        always: the biases are counted even where there are none
+            The last argument says whether the layer has biases. Where does your function look at it?
+        without output: the bias of the output is left out
+            There are four products, and a vector is added after each of them. After which of them have you
+            none?
+        output only: only the bias of the output is counted
+            There are four products, and a vector is added after each of them.
+        single numbers: a bias is counted as a single number
+            A bias is a vector: one number for each column of the product that it is added to.
+        """,
+    ),
 )
 def any_count(
     model_dim, num_heads, key_dim, value_dim, bias, *, heads="all", projections="", output="", biases=""
@@ -1071,7 +946,6 @@ multihead_attention = Task(
     _multihead_attention_cases,
     laws=[
         laws.vanishes(NOTHING_OUT, LAYER, _zeroed(_small_layer, "W_O")),
-        laws.vanishes("with W_V of zeros every output is zero", LAYER, _zeroed(_small_layer, "W_V")),
         Law(
             "with W_K of zeros every output is the mean of x, taken through W_V and W_O",
             LAYER,
@@ -1097,11 +971,13 @@ multihead_attention = Task(
 
 AXES = {
     **only(AXIS, "queries", "dim 1"),
-    "heads": Wrong(
-        "the weights are normalised over the heads instead of the keys",
-        """The heads do not compete: each has one whole of attention to share out among the keys. Which
-        dimension of the scores holds the keys, now that there is one for the heads as well?""",
+    **wrongs(
         HEADS_AND_SCALE,
+        """
+        heads: the weights are normalised over the heads instead of the keys
+            The heads do not compete: each has one whole of attention to share out among the keys. Which
+            dimension of the scores holds the keys, now that there is one for the heads as well?
+        """,
     ),
 }
 # With one of them for each position, W_O does not fit, whichever it is.
@@ -1113,61 +989,48 @@ MERGED_FOR_OUTPUT = {
         SUM_OF_HEADS,
     ),
 }
-AMONG_HEADS = {
-    "first": Wrong(
-        "the attention weights of the first head are used by all heads",
-        """Every head hands over something else, but all of them look at the same words. What are a head's own
-        queries and keys for?""",
-        HEADS,
-    ),
-    "mean": Wrong(
-        "the attention weights are averaged over the heads before they are used",
-        """Several heads are there to look at several places. With one mean of all their weights they look at
-        the same, as a single head would.""",
-        ONE_AVERAGE,
-    ),
-    "values backwards": Wrong(
-        "the values of the heads are in another order than their weights",
-        """Head h must average its own values, with its own weights. In yours the weights of the first head
-        meet the values of the last.""",
-        HEADS,
-    ),
-}
-OUTPUT = {
-    "none": Wrong(
-        "W_O is missing",
-        """The heads are side by side, but they have not met yet: each feature of the result comes from one
-        head alone. One of the four weights has not been used.""",
-        LAYER,
-    ),
-    "first": Wrong(
-        "W_O is applied to each head before the heads are put side by side",
-        """You may give each head its own rows of W_O. But what comes out then has all the features of the
-        output already, for each head. What is left to do with these: put them side by side?""",
-        SUM_OF_HEADS,
-    ),
-    "transposed": Wrong(
-        "W_O is transposed before it is applied",
-        """PyTorch's `nn.Linear` stores its weight transposed. Here W_O has a row for each feature of the
-        merged heads: which product fits as it stands?""",
-        LAYER,
-    ),
-}
+AMONG_HEADS = wrongs(
+    HEADS,
+    """
+    first: the attention weights of the first head are used by all heads
+        Every head hands over something else, but all of them look at the same words. What are a head's own
+        queries and keys for?
+    mean: the attention weights are averaged over the heads before they are used
+        Several heads are there to look at several places. With one mean of all their weights they look at the
+        same, as a single head would. (multihead#one-average)
+    values backwards: the values of the heads are in another order than their weights
+        Head h must average its own values, with its own weights. In yours the weights of the first head meet
+        the values of the last.
+    """,
+)
+OUTPUT = wrongs(
+    LAYER,
+    """
+    none: W_O is missing
+        The heads are side by side, but they have not met yet: each feature of the result comes from one head
+        alone. One of the four weights has not been used.
+    first: W_O is applied to each head before the heads are put side by side
+        You may give each head its own rows of W_O. But what comes out then has all the features of the output
+        already, for each head. What is left to do with these: put them side by side? (multihead#sum-of-heads)
+    transposed: W_O is transposed before it is applied
+        PyTorch's `nn.Linear` stores its weight transposed. Here W_O has a row for each feature of the merged
+        heads: which product fits as it stands?
+    """,
+)
 NORMALISERS = only(NORMALISER, "none", "not divided", "sigmoid", "hard", "twice")
 MADE = only(MADE_FROM, "keys like queries", "exchanged", "values like keys")
 # A head's scale has the features of all heads, too, that it could be taken from.
 HEAD_SCALE = {
     **only(LAYER_SCALE, "none", "dim", "value dim", "num keys", "multiplied", "after"),
-    "model dim": Wrong(
-        "the scale uses the features of the input instead of those of one head",
-        "Each head takes its dot products after its projection. How many terms has such a sum?",
+    **wrongs(
         HEADS_AND_SCALE,
-    ),
-    "heads": Wrong(
-        "the scale uses the number of heads",
-        """A score is a dot product within one head: a sum with one term for each feature of its queries. The
-        other heads take no part in it.""",
-        HEADS_AND_SCALE,
+        """
+        model dim: the scale uses the features of the input instead of those of one head
+            Each head takes its dot products after its projection. How many terms has such a sum?
+        heads: the scale uses the number of heads
+            A score is a dot product within one head: a sum with one term for each feature of its queries. The
+            other heads take no part in it.
+        """,
     ),
 }
 
@@ -1214,21 +1077,18 @@ def made_with(W_Q, W_K, W_V, made_from):
 
 @multihead_attention.made_of(
     made_from=MADE,
-    seen={
-        "split": Wrong(
-            "each head sees only a part of the input's features",
-            """It is the projections that are split, not the input. Each head's matrix has as many rows as the
-            input has features, so that it can choose among all of them.""",
-            SLICES,
-        ),
-        "batch meets heads": Wrong(
-            "the input has no dimension for the heads, so its batch meets them",
-            """Dimensions are matched from the back: behind the last two, the batch of `x` meets the heads of
-            the weights. With one sequence there is nothing to meet. Where must `x` have a dimension of length
-            1?""",
-            LAYER,
-        ),
-    },
+    seen=wrongs(
+        SLICES,
+        """
+        split: each head sees only a part of the input's features
+            It is the projections that are split, not the input. Each head's matrix has as many rows as the
+            input has features, so that it can choose among all of them.
+        batch meets heads: the input has no dimension for the heads, so its batch meets them
+            Dimensions are matched from the back: behind the last two, the batch of `x` meets the heads of the
+            weights. With one sequence there is nothing to meet. Where must `x` have a dimension of length 1?
+            (multihead#multihead-layer)
+        """,
+    ),
     scale=HEAD_SCALE,
     axis=AXES,
     normaliser=NORMALISERS,
@@ -1403,82 +1263,58 @@ cross_attention = Task(
 
 
 @cross_attention.made_of(
-    sources={
-        "self": Wrong(
-            "the sequence attends to itself: memory is never used",
-            "The queries come from `x`. What do the keys and the values come from in cross-attention?",
-            SELF_AND_CROSS,
-        ),
-        "exchanged": Wrong(
-            "the roles are exchanged: memory asks and x answers",
-            """The output must have a row for each position of `x`, as it is `x` that wants to know something.
-            Who asks makes the queries.""",
-            SELF_AND_CROSS,
-        ),
-        "memory only": Wrong(
-            "memory attends to itself: x is never used",
-            "Somebody asks, and somebody answers. Who asks makes the queries.",
-            SELF_AND_CROSS,
-        ),
-        "values from x": Wrong(
-            "the values are made from x instead of memory",
-            """Each key has one value: what is found and what is handed over belong to the same position of
-            the same sequence. Only where both sequences have one length does yours run at all.""",
-            SELF_AND_CROSS,
-        ),
-        "keys from x": Wrong(
-            "the keys are made from x instead of memory",
-            """Each key has one value: what is found and what is handed over belong to the same position of
-            the same sequence. Which one is looked at?""",
-            SELF_AND_CROSS,
-        ),
-    },
+    sources=wrongs(
+        SELF_AND_CROSS,
+        """
+        self: the sequence attends to itself: memory is never used
+            The queries come from `x`. What do the keys and the values come from in cross-attention?
+        exchanged: the roles are exchanged: memory asks and x answers
+            The output must have a row for each position of `x`, as it is `x` that wants to know something.
+            Who asks makes the queries.
+        memory only: memory attends to itself: x is never used
+            Somebody asks, and somebody answers. Who asks makes the queries.
+        values from x: the values are made from x instead of memory
+            Each key has one value: what is found and what is handed over belong to the same position of the
+            same sequence. Only where both sequences have one length does yours run at all.
+        keys from x: the keys are made from x instead of memory
+            Each key has one value: what is found and what is handed over belong to the same position of the
+            same sequence. Which one is looked at?
+        """,
+    ),
     made_from=MADE,
-    split={
-        "reshape": Wrong(
-            "the split into heads is a reshape without a transpose",
-            """A reshape to (heads, positions, features) keeps the numbers in their order, so head 0 gets the
-            first positions and the last head the last ones. First cut the features, then move the heads.""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "interleaved": Wrong(
-            "each head takes every so-many-th feature, instead of a block of neighbours",
-            """One matrix holds the columns of all heads, those of head 0 first. When a dimension is cut in
-            two, the first of the two counts the blocks.""",
-            SLICES,
-        ),
-        "packed reshape": Wrong(
-            "the packed matrices are cut by a reshape, so that each head gets some of the rows",
-            """The heads' matrices stand side by side: a head has some of the columns, and all of the rows. A
-            reshape keeps the numbers in the order in which they lie in memory, row by row.""",
-            SLICES,
-        ),
-        "none": Wrong(
-            "there is only one head: num_heads is not used",
-            """The shapes come out right without any split, as one large head. But then each position has one
-            set of weights, and one average.""",
-            ONE_AVERAGE,
-        ),
-        "not moved": Wrong(
-            "the features are cut into heads, but the heads stay behind the positions",
-            """Attention works on the last two dimensions. With heads and features there, it lets the heads of
-            one position attend to each other.""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "keys are not split": Wrong(
-            "the heads are cut from the queries only",
-            """A head compares its own queries with its own keys and averages its own values. Which of the
-            three projections have to be split?""",
-            SLICES,
-        ),
-    },
+    split=wrongs(
+        SLICES,
+        """
+        reshape: the split into heads is a reshape without a transpose
+            A reshape to (heads, positions, features) keeps the numbers in their order, so head 0 gets the
+            first positions and the last head the last ones. First cut the features, then move the heads.
+            (multihead#view-then-transpose)
+        interleaved: each head takes every so-many-th feature, instead of a block of neighbours
+            One matrix holds the columns of all heads, those of head 0 first. When a dimension is cut in two,
+            the first of the two counts the blocks.
+        packed reshape: the packed matrices are cut by a reshape, so that each head gets some of the rows
+            The heads' matrices stand side by side: a head has some of the columns, and all of the rows. A
+            reshape keeps the numbers in the order in which they lie in memory, row by row.
+        none: there is only one head: num_heads is not used
+            The shapes come out right without any split, as one large head. But then each position has one set
+            of weights, and one average. (multihead#one-average)
+        not moved: the features are cut into heads, but the heads stay behind the positions
+            Attention works on the last two dimensions. With heads and features there, it lets the heads of
+            one position attend to each other. (multihead#view-then-transpose)
+        keys are not split: the heads are cut from the queries only
+            A head compares its own queries with its own keys and averages its own values. Which of the three
+            projections have to be split?
+        """,
+    ),
     scale={
         **HEAD_SCALE,
-        "all heads": Wrong(
-            "the scale uses the features of all heads together",
-            """The dot products are taken within a head. Read the number of features off the queries after
-            they have been split.""",
+        **wrongs(
             HEADS_AND_SCALE,
+            """
+            all heads: the scale uses the features of all heads together
+                The dot products are taken within a head. Read the number of features off the queries after
+                they have been split.
+            """,
         ),
     },
     axis=AXES,
@@ -1487,28 +1323,22 @@ cross_attention = Task(
     averaged=only(AVERAGED, "transposed"),
     merged=MERGED_FOR_OUTPUT,
     output=OUTPUT,
-    bias={
-        "none": Wrong(
-            "the bias is left out", "The numbers are off by the same vector at every position.", BIAS
-        ),
-        "per head": Wrong(
-            "the bias is added once for each head",
-            """The heads meet in W_O, and there is one output. If you add up what the heads contribute, add
-            the bias to the sum, not to each term.""",
-            BIAS,
-        ),
-        "before W_O": Wrong(
-            "the bias is added before W_O",
-            "The bias of a product is added after the product. What goes into W_O is the heads, as they are.",
-            BIAS,
-        ),
-        "subtracted": Wrong("the bias is subtracted", "A bias is added, whatever its sign.", BIAS),
-        "multiplied": Wrong(
-            "the output is multiplied by the bias",
-            "A bias is added after a product. What multiplies each feature is called a gain.",
-            BIAS,
-        ),
-    },
+    bias=wrongs(
+        BIAS,
+        """
+        none: the bias is left out
+            The numbers are off by the same vector at every position.
+        per head: the bias is added once for each head
+            The heads meet in W_O, and there is one output. If you add up what the heads contribute, add the
+            bias to the sum, not to each term.
+        before W_O: the bias is added before W_O
+            The bias of a product is added after the product. What goes into W_O is the heads, as they are.
+        subtracted: the bias is subtracted
+            A bias is added, whatever its sign.
+        multiplied: the output is multiplied by the bias
+            A bias is added after a product. What multiplies each feature is called a gain.
+        """,
+    ),
 )
 def any_cross(
     x,
@@ -1664,12 +1494,6 @@ multihead_class = Task(
             },
         ),
         laws.stays(
-            "a mask that is True everywhere changes nothing",
-            LAYER,
-            _small_class((3, 4), (3, 4)),
-            lambda inputs, normal: {"mask": torch.ones(3, 3, dtype=torch.bool)},
-        ),
-        laws.stays(
             "the mask of another sequence of the batch plays no part",
             LAYER,
             _small_class((2, 3, 4), mask=torch.ones(2, 3, 3, dtype=torch.bool)),
@@ -1685,119 +1509,77 @@ multihead_class = Task(
 
 
 @multihead_class.made_of(
-    start={
-        "plain tensors": Wrong(
-            "the weights are plain tensors, which nothing will ever train",
-            """A module knows those tensors that are wrapped as parameters when they are assigned to `self`.
-            An optimiser gets what `parameters()` lists; for yours that list is empty.""",
-            LAYER,
-        ),
-        "zeros": Wrong(
-            "all heads start with the same weights",
-            """Heads that start equal compute the same, get the same gradient, and so stay equal for ever: you
-            would pay for many heads and have one. What makes two heads different before any training?""",
-            LAYER,
-        ),
-        "empty": Wrong(
-            "the weights start as whatever `torch.empty` finds in memory",
-            """`torch.empty` reserves memory and writes nothing into it: old numbers, zeros, or NaN. A new
-            layer needs numbers of which somebody knows how large they are.""",
-            LAYER,
-        ),
-        "frozen": Wrong(
-            "the parameters do not ask for gradients",
-            "With `requires_grad=False` a parameter is listed, but nothing is ever learned in it.",
-            LAYER,
-        ),
-        "numbered": Wrong(
-            "every new layer starts with the same numbers",
-            "The heads differ, but two layers, one above the other, do not. The start is to be random.",
-            LAYER,
-        ),
-    },
-    learning={
-        "cut off": Wrong(
-            "what is computed is cut off from the parameters, so that no gradient comes back",
-            """The numbers are right. But `.data`, `detach()` and `no_grad` take a result out of what PyTorch
-            remembers about its origin, and without that nothing is learned.""",
-            LAYER,
-        ),
-        "weights cut off": Wrong(
-            "the attention weights are cut off from the queries and keys, which then learn nothing",
-            """The numbers are right, and values and output learn. But where a head looks depends on W_Q and
-            W_K, and no gradient comes back to them.""",
-            LAYER,
-        ),
-    },
-    sources={
-        "self": Wrong(
-            "the layer always attends to its own input: key and value are not used",
-            """With one input the result is right. With two, the keys and values must come from the second.
-            Which of its arguments does your forward not read?""",
-            SELF_AND_CROSS,
-        ),
-        "value ignored": Wrong(
-            "the values are always made from key, even when value is given",
-            """With one or two inputs the result is right. The third, where there is one, says what the values
-            are made from.""",
-            SELF_AND_CROSS,
-        ),
-        "value from query": Wrong(
-            "where value is not given, the values are made from query",
-            """With two inputs, the second answers: its positions are found by their keys, and hand over their
-            values. So what should `value` be when only `key` is given?""",
-            SELF_AND_CROSS,
-        ),
-        "or": Wrong(
-            "a tensor is asked whether it is true, as `or` does",
-            """Python's `key or query` wants one yes or no from `key`, and a tensor holds many numbers. The
-            question is not whether `key` is true, but whether there is any.""",
-            SELF_AND_CROSS,
-        ),
-    },
-    masking={
-        "none": Wrong(
-            "the mask is not used",
-            """Where the mask is False, a weight must be exactly 0. What has to happen to the scores before
-            the softmax?""",
-            LAYER,
-        ),
-        "inverted": Wrong(
-            "the mask is read the wrong way round",
-            """In this course True means: may attend. `masked_fill` fills where its mask is True. Which of the
-            two entries must become minus infinity?""",
-            LAYER,
-        ),
-        "on heads": Wrong(
-            "the mask of a batch falls on the heads",
-            """The scores have a dimension that the mask has not: the heads. Dimensions are matched from the
+    start=wrongs(
+        LAYER,
+        """
+        plain tensors: the weights are plain tensors, which nothing will ever train
+            A module knows those tensors that are wrapped as parameters when they are assigned to `self`. An
+            optimiser gets what `parameters()` lists; for yours that list is empty.
+        zeros: all heads start with the same weights
+            Heads that start equal compute the same, get the same gradient, and so stay equal for ever: you
+            would pay for many heads and have one. What makes two heads different before any training?
+        empty: the weights start as whatever `torch.empty` finds in memory
+            `torch.empty` reserves memory and writes nothing into it: old numbers, zeros, or NaN. A new layer
+            needs numbers of which somebody knows how large they are.
+        frozen: the parameters do not ask for gradients
+            With `requires_grad=False` a parameter is listed, but nothing is ever learned in it.
+        numbered: every new layer starts with the same numbers
+            The heads differ, but two layers, one above the other, do not. The start is to be random.
+        """,
+    ),
+    learning=wrongs(
+        LAYER,
+        """
+        cut off: what is computed is cut off from the parameters, so that no gradient comes back
+            The numbers are right. But `.data`, `detach()` and `no_grad` take a result out of what PyTorch
+            remembers about its origin, and without that nothing is learned.
+        weights cut off: the attention weights are cut off from the queries and keys, which then learn nothing
+            The numbers are right, and values and output learn. But where a head looks depends on W_Q and W_K,
+            and no gradient comes back to them.
+        """,
+    ),
+    sources=wrongs(
+        SELF_AND_CROSS,
+        """
+        self: the layer always attends to its own input: key and value are not used
+            With one input the result is right. With two, the keys and values must come from the second. Which
+            of its arguments does your forward not read?
+        value ignored: the values are always made from key, even when value is given
+            With one or two inputs the result is right. The third, where there is one, says what the values
+            are made from.
+        value from query: where value is not given, the values are made from query
+            With two inputs, the second answers: its positions are found by their keys, and hand over their
+            values. So what should `value` be when only `key` is given?
+        or: a tensor is asked whether it is true, as `or` does
+            Python's `key or query` wants one yes or no from `key`, and a tensor holds many numbers. The
+            question is not whether `key` is true, but whether there is any.
+        """,
+    ),
+    masking=wrongs(
+        LAYER,
+        """
+        none: the mask is not used
+            Where the mask is False, a weight must be exactly 0. What has to happen to the scores before the
+            softmax?
+        inverted: the mask is read the wrong way round
+            In this course True means: may attend. `masked_fill` fills where its mask is True. Which of the
+            two entries must become minus infinity?
+        on heads: the mask of a batch falls on the heads
+            The scores have a dimension that the mask has not: the heads. Dimensions are matched from the
             back, so the mask's batch meets the scores' heads. Where they happen to be equally many, nothing
-            complains. What shape must the mask have, so that each sequence's mask goes for all its heads?""",
-            LAYER,
-        ),
-        "after": Wrong(
-            "the mask is applied to the weights, after the softmax",
-            """What the hidden keys had of the whole is lost: the weights of a query no longer sum to 1. What
-            must they not even take part in?""",
-            LAYER,
-        ),
-        "zeros": Wrong(
-            "the scores of hidden keys become 0 instead of minus infinity",
-            "A score of 0 is a score like any other: exp(0) is 1. Which score has a weight of exactly 0?",
-            LAYER,
-        ),
-        "added": Wrong(
-            "the mask is added to the scores as it is",
-            """True counts as 1 and False as 0, so a key that may be seen has a score one higher than it had.
-            What must be added to a score so that its weight is exactly 0?""",
-            LAYER,
-        ),
-        "always": Wrong(
-            "forward asks for a mask even when there is none",
-            "A mask may be left out, and then it is None, which has no dimensions and nothing to fill.",
-            LAYER,
-        ),
-    },
+            complains. What shape must the mask have, so that each sequence's mask goes for all its heads?
+        after: the mask is applied to the weights, after the softmax
+            What the hidden keys had of the whole is lost: the weights of a query no longer sum to 1. What
+            must they not even take part in?
+        zeros: the scores of hidden keys become 0 instead of minus infinity
+            A score of 0 is a score like any other: exp(0) is 1. Which score has a weight of exactly 0?
+        added: the mask is added to the scores as it is
+            True counts as 1 and False as 0, so a key that may be seen has a score one higher than it had.
+            What must be added to a score so that its weight is exactly 0?
+        always: forward asks for a mask even when there is none
+            A mask may be left out, and then it is None, which has no dimensions and nothing to fill.
+        """,
+    ),
     made_from=MADE,
     scale=only(HEAD_SCALE, "none", "dim", "model dim", "multiplied", "heads"),
     axis=only(AXES, "queries", "heads"),
@@ -1981,82 +1763,57 @@ heads_from_torch = Task(
 
 
 @heads_from_torch.made_of(
-    transposed={
-        "none": Wrong(
-            "the matrices are not transposed",
-            """PyTorch's linear layers compute x @ weight.T: their rows are outputs. Ours compute x @ W. Since
-            all the matrices are square here, no shape complains.""",
-            PYTORCH,
-        ),
-        "inputs": Wrong(
-            "W_O is not transposed",
-            """Three of the four are right. The output projection is a linear layer of PyTorch's like the
-            others.""",
-            PYTORCH,
-        ),
-        "output": Wrong(
-            "only W_O is transposed",
-            """The matrices of queries, keys and values are linear layers of PyTorch's, too: their rows are
-            outputs. All of them are square here, so no shape complains.""",
-            PYTORCH,
-        ),
-    },
-    cut={
-        "reshape": Wrong(
-            "the heads are cut out by a reshape without a transpose",
-            """The features of the heads lie side by side in each row, and the heads must come to the front. A
-            reshape cannot do that: it keeps the numbers in their order.""",
-            VIEW_THEN_TRANSPOSE,
-        ),
-        "interleaved": Wrong(
-            "each head takes every so-many-th feature, instead of a block of neighbours",
-            """The first few rows of a part belong to head 0, the next few to head 1. When a dimension is cut
-            in two, the first of the two counts the blocks.""",
-            SLICES,
-        ),
-        "blocks of rows": Wrong(
-            "each head's matrix still has outputs in its rows",
-            """The blocks are the right ones. A head of ours computes x @ W_Q[h], so which dimension of W_Q[h]
-            has to be as long as x has features?""",
-            PYTORCH,
-        ),
-        "none": Wrong(
-            "the matrices are not cut into heads",
-            """Each of the first three is to have one matrix for each head, and the number of the head comes
-            first.""",
-            SLICES,
-        ),
-    },
-    parts={
-        "head by head": Wrong(
-            "the packed matrix is cut head by head, each with its queries, keys and values",
-            """Some libraries pack like that. PyTorch puts all the heads' queries first, then all the keys,
-            then all the values. With one head there is no difference.""",
-            PYTORCH,
-        ),
-        "every third": Wrong(
-            "queries, keys and values take the rows in turn",
-            "The packed matrix has three parts, one below the other, and each is a whole.",
-            PYTORCH,
-        ),
-    },
-    order={
-        "exchanged": Wrong(
-            "queries and keys have changed places",
-            "The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?",
-            PYTORCH,
-        ),
-        "values before keys": Wrong(
-            "keys and values have changed places",
-            "The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?",
-            PYTORCH,
-        ),
-        "values first": Wrong(
-            "queries and values have changed places",
-            "The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?",
-            PYTORCH,
-        ),
-    },
+    transposed=wrongs(
+        PYTORCH,
+        """
+        none: the matrices are not transposed
+            PyTorch's linear layers compute x @ weight.T: their rows are outputs. Ours compute x @ W. Since
+            all the matrices are square here, no shape complains.
+        inputs: W_O is not transposed
+            Three of the four are right. The output projection is a linear layer of PyTorch's like the others.
+        output: only W_O is transposed
+            The matrices of queries, keys and values are linear layers of PyTorch's, too: their rows are
+            outputs. All of them are square here, so no shape complains.
+        """,
+    ),
+    cut=wrongs(
+        SLICES,
+        """
+        reshape: the heads are cut out by a reshape without a transpose
+            The features of the heads lie side by side in each row, and the heads must come to the front. A
+            reshape cannot do that: it keeps the numbers in their order. (multihead#view-then-transpose)
+        interleaved: each head takes every so-many-th feature, instead of a block of neighbours
+            The first few rows of a part belong to head 0, the next few to head 1. When a dimension is cut in
+            two, the first of the two counts the blocks.
+        blocks of rows: each head's matrix still has outputs in its rows
+            The blocks are the right ones. A head of ours computes x @ W_Q[h], so which dimension of W_Q[h]
+            has to be as long as x has features? (multihead#multihead-pytorch)
+        none: the matrices are not cut into heads
+            Each of the first three is to have one matrix for each head, and the number of the head comes
+            first.
+        """,
+    ),
+    parts=wrongs(
+        PYTORCH,
+        """
+        head by head: the packed matrix is cut head by head, each with its queries, keys and values
+            Some libraries pack like that. PyTorch puts all the heads' queries first, then all the keys, then
+            all the values. With one head there is no difference.
+        every third: queries, keys and values take the rows in turn
+            The packed matrix has three parts, one below the other, and each is a whole.
+        """,
+    ),
+    order=wrongs(
+        PYTORCH,
+        """
+        exchanged: queries and keys have changed places
+            The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?
+        values before keys: keys and values have changed places
+            The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?
+        values first: queries and values have changed places
+            The packed matrix has three parts, from top to bottom. In which order does PyTorch stack them?
+        """,
+    ),
 )
 def any_from_torch(
     in_proj_weight, out_proj_weight, num_heads, *, transposed="all", cut="blocks", parts="thirds", order=""
@@ -2171,87 +1928,54 @@ importance_by_ablation = Task(
 
 
 @importance_by_ablation.made_of(
-    silenced={
-        "others": Wrong(
-            "all heads but one are silenced, instead of only that one",
-            """How well a head does alone is another question. What does the layer lose when this one head
-            falls silent and all the others go on?""",
-            IMPORTANCE,
-        ),
-        "more and more": Wrong(
-            "silenced heads stay silent",
-            """The first number is right, and from then on one head after the other is gone. Before the next
-            head is tried, the last one has to be given its voice back.""",
-            IMPORTANCE,
-        ),
-        "turned down": Wrong(
-            "the head is turned down, but not silenced",
-            "The mask multiplies what the head says. Which number leaves nothing of it?",
-            IMPORTANCE,
-        ),
-        "louder": Wrong(
-            "the head is made louder instead of silenced",
-            "The mask multiplies what the head says. Which number leaves nothing of it?",
-            IMPORTANCE,
-        ),
-    },
-    compared_with={
-        "nothing": Wrong(
-            "the loss is compared with that of no head at all, instead of all heads",
-            "From where does the loss rise when one head falls silent: what is it before?",
-            IMPORTANCE,
-        ),
-        "no loss": Wrong(
-            "the loss without each head, instead of how much it rises",
-            """A large loss alone says nothing about the head: perhaps it was as large before. What do you
-            compare it with?""",
-            IMPORTANCE,
-        ),
-        "mean": Wrong(
-            "the loss is compared with the mean loss without a head",
-            "From where does the loss rise when one head falls silent: what is it before?",
-            IMPORTANCE,
-        ),
-    },
-    rise={
-        "turned": Wrong(
-            "the sign is turned round",
-            "A head matters if the loss goes up when it is silenced. Then its importance is to be positive.",
-            IMPORTANCE,
-        ),
-        "ratio": Wrong(
-            "the ratio of the losses, instead of their difference",
-            """A ratio explodes when the loss of the whole layer is small, and it is never 0 for a head that
-            does nothing. By how much does the loss rise?""",
-            IMPORTANCE,
-        ),
-        "relative": Wrong(
-            "the rise is divided by the loss of the whole layer",
-            """A layer that makes no error would have infinitely important heads. By how much does the loss
-            rise, as it is?""",
-            IMPORTANCE,
-        ),
-        "size": Wrong(
-            "the sign is lost: harm counts as importance",
-            "A head without which the loss falls does harm. Is it to be told from one that is needed?",
-            IMPORTANCE,
-        ),
-        "squared": Wrong(
-            "the rise is squared",
-            "A head without which the loss falls does harm. Is it to be told from one that is needed?",
-            IMPORTANCE,
-        ),
-        "clamped": Wrong(
-            "a fall of the loss counts as 0",
-            "A head without which the loss falls does harm. Is it to be told from one that does nothing?",
-            IMPORTANCE,
-        ),
-        "shares": Wrong(
-            "the importances are made to sum to 1",
-            "Each head is asked a question of its own: by how much does the loss rise without it?",
-            IMPORTANCE,
-        ),
-    },
+    silenced=wrongs(
+        IMPORTANCE,
+        """
+        others: all heads but one are silenced, instead of only that one
+            How well a head does alone is another question. What does the layer lose when this one head falls
+            silent and all the others go on?
+        more and more: silenced heads stay silent
+            The first number is right, and from then on one head after the other is gone. Before the next head
+            is tried, the last one has to be given its voice back.
+        turned down: the head is turned down, but not silenced
+            The mask multiplies what the head says. Which number leaves nothing of it?
+        louder: the head is made louder instead of silenced
+            The mask multiplies what the head says. Which number leaves nothing of it?
+        """,
+    ),
+    compared_with=wrongs(
+        IMPORTANCE,
+        """
+        nothing: the loss is compared with that of no head at all, instead of all heads
+            From where does the loss rise when one head falls silent: what is it before?
+        no loss: the loss without each head, instead of how much it rises
+            A large loss alone says nothing about the head: perhaps it was as large before. What do you
+            compare it with?
+        mean: the loss is compared with the mean loss without a head
+            From where does the loss rise when one head falls silent: what is it before?
+        """,
+    ),
+    rise=wrongs(
+        IMPORTANCE,
+        """
+        turned: the sign is turned round
+            A head matters if the loss goes up when it is silenced. Then its importance is to be positive.
+        ratio: the ratio of the losses, instead of their difference
+            A ratio explodes when the loss of the whole layer is small, and it is never 0 for a head that does
+            nothing. By how much does the loss rise?
+        relative: the rise is divided by the loss of the whole layer
+            A layer that makes no error would have infinitely important heads. By how much does the loss rise,
+            as it is?
+        size: the sign is lost: harm counts as importance
+            A head without which the loss falls does harm. Is it to be told from one that is needed?
+        squared: the rise is squared
+            A head without which the loss falls does harm. Is it to be told from one that is needed?
+        clamped: a fall of the loss counts as 0
+            A head without which the loss falls does harm. Is it to be told from one that does nothing?
+        shares: the importances are made to sum to 1
+            Each head is asked a question of its own: by how much does the loss rise without it?
+        """,
+    ),
 )
 def any_ablation(loss, num_heads, *, silenced="one", compared_with="whole", rise="difference"):
     masks = 1 - torch.eye(num_heads)
@@ -2407,97 +2131,59 @@ pruned_weights = Task(
 
 
 @pruned_weights.made_of(
-    kept={
-        "others": Wrong(
-            "the heads that were to be kept are removed", "`heads` lists those that stay.", PRUNING
-        ),
-        "first": Wrong(
-            "the first heads are kept, as many as are listed",
-            "`heads` says which heads stay, not only how many.",
-            PRUNING,
-        ),
-        "sorted": Wrong(
-            "the heads come in their old order, not in that of the list",
-            "The heads that are kept are the right ones. But in which order are they listed?",
-            PRUNING,
-        ),
-        "backwards": Wrong(
-            "the heads come in the opposite order of the list",
-            "The heads that are kept are the right ones. But in which order are they listed?",
-            PRUNING,
-        ),
-        "from one": Wrong(
-            "the heads are counted from 1",
-            "Heads are counted from 0 here: which is the first of those that are listed?",
-            PRUNING,
-        ),
-    },
-    output={
-        "left": Wrong(
-            "W_O is left as it was",
-            """With fewer heads, the merged vector gets shorter, and W_O no longer fits. Which of its rows has
-            nothing to multiply any more?""",
-            PRUNING,
-        ),
-        "single rows": Wrong(
-            "W_O keeps one row for each head, instead of a block of rows",
-            """Each head brings value_dim features into the merged vector. So how many rows of W_O belong to
-            one head, and where do they start?""",
-            SUM_OF_HEADS,
-        ),
-        "interleaved": Wrong(
-            "the rows of W_O are taken as if the features of the heads were shuffled together",
-            """In the merged vector all features of head 0 come first, then all those of head 1. So the rows
-            of one head are neighbours.""",
-            SUM_OF_HEADS,
-        ),
-        "first rows": Wrong(
-            "W_O keeps its first rows, as many as are needed",
-            """The shape is right. But the first rows belong to head 0. Which rows belong to the heads that
-            you keep?""",
-            SUM_OF_HEADS,
-        ),
-        "key dim": Wrong(
-            "the blocks of W_O are key_dim rows long",
-            """What is merged is the heads' outputs, and those are averages of values. How many features has
-            one?""",
-            SUM_OF_HEADS,
-        ),
-        "columns": Wrong(
-            "columns of W_O are removed instead of rows",
-            """What comes out of W_O is the output, and that keeps all its features. What goes in is the
-            heads: are these met by rows or by columns?""",
-            SUM_OF_HEADS,
-        ),
-        "blocks": Wrong(
-            "the blocks of W_O are stacked, but not put one below the other again",
-            "The blocks are the right ones. Your W_O has three dimensions: which two must become one?",
-            SUM_OF_HEADS,
-        ),
-        "old order": Wrong(
-            "the blocks of W_O are in their old order, whatever the order of the heads",
-            "Each block of rows has to meet the features of its own head. In which order do these come now?",
-            SUM_OF_HEADS,
-        ),
-    },
-    forgotten={
-        "zeros": Wrong(
-            "the weights of the other heads are set to zero, but not removed",
-            """A head of zeros adds nothing, so the output would be right. But it costs as much time and
-            memory as before. The result is to have fewer heads.""",
-            PRUNING,
-        ),
-        "values": Wrong(
-            "W_V keeps all its heads",
-            "A head has a slice of each of W_Q, W_K and W_V. Which of the three have you not touched?",
-            PRUNING,
-        ),
-        "queries only": Wrong(
-            "only W_Q is pruned",
-            "A head has a slice of each of W_Q, W_K and W_V. Which of the three have you not touched?",
-            PRUNING,
-        ),
-    },
+    kept=wrongs(
+        PRUNING,
+        """
+        others: the heads that were to be kept are removed
+            `heads` lists those that stay.
+        first: the first heads are kept, as many as are listed
+            `heads` says which heads stay, not only how many.
+        sorted: the heads come in their old order, not in that of the list
+            The heads that are kept are the right ones. But in which order are they listed?
+        backwards: the heads come in the opposite order of the list
+            The heads that are kept are the right ones. But in which order are they listed?
+        from one: the heads are counted from 1
+            Heads are counted from 0 here: which is the first of those that are listed?
+        """,
+    ),
+    output=wrongs(
+        SUM_OF_HEADS,
+        """
+        left: W_O is left as it was
+            With fewer heads, the merged vector gets shorter, and W_O no longer fits. Which of its rows has
+            nothing to multiply any more? (multihead#pruning-heads)
+        single rows: W_O keeps one row for each head, instead of a block of rows
+            Each head brings value_dim features into the merged vector. So how many rows of W_O belong to one
+            head, and where do they start?
+        interleaved: the rows of W_O are taken as if the features of the heads were shuffled together
+            In the merged vector all features of head 0 come first, then all those of head 1. So the rows of
+            one head are neighbours.
+        first rows: W_O keeps its first rows, as many as are needed
+            The shape is right. But the first rows belong to head 0. Which rows belong to the heads that you
+            keep?
+        key dim: the blocks of W_O are key_dim rows long
+            What is merged is the heads' outputs, and those are averages of values. How many features has one?
+        columns: columns of W_O are removed instead of rows
+            What comes out of W_O is the output, and that keeps all its features. What goes in is the heads:
+            are these met by rows or by columns?
+        blocks: the blocks of W_O are stacked, but not put one below the other again
+            The blocks are the right ones. Your W_O has three dimensions: which two must become one?
+        old order: the blocks of W_O are in their old order, whatever the order of the heads
+            Each block of rows has to meet the features of its own head. In which order do these come now?
+        """,
+    ),
+    forgotten=wrongs(
+        PRUNING,
+        """
+        zeros: the weights of the other heads are set to zero, but not removed
+            A head of zeros adds nothing, so the output would be right. But it costs as much time and memory
+            as before. The result is to have fewer heads.
+        values: W_V keeps all its heads
+            A head has a slice of each of W_Q, W_K and W_V. Which of the three have you not touched?
+        queries only: only W_Q is pruned
+            A head has a slice of each of W_Q, W_K and W_V. Which of the three have you not touched?
+        """,
+    ),
 )
 def any_pruned(W_Q, W_K, W_V, W_O, heads, *, kept="listed", output="own blocks", forgotten="nothing"):
     number, size = W_V.shape[0], W_V.shape[2]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncourse.checks import laws
 from attncourse.checks.laws import Inputs
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source
+from attncourse.checks.task import Case, Law, Normal, Task, normal_source, wrongs
 from attncourse.checks.verdict import shown
 from attncourse.masking import causal_mask
 from attncourse.probe.transformer import Block, DecoderBlock, Decoding, NextScores, Stack
@@ -146,152 +146,97 @@ layer_norm = Task(
 
 
 @layer_norm.made_of(
-    over={
-        "positions": Wrong(
-            "mean and variance run over the positions instead of the features",
-            """Each position is to be normalised by itself. Otherwise a later position changes what an earlier
-            one becomes, and a decoder sees the future. Over which dimension must the mean be taken?""",
-            NORMALISATION,
-        ),
-        "sequence": Wrong(
-            "one mean and one variance for the whole sequence",
-            """Then the positions meet in the normalisation. Each position has a mean and a variance of its
-            own: how many of them are there?""",
-            NORMALISATION,
-        ),
-        "everything": Wrong(
-            "one mean and one variance for everything, the sequences of a batch included",
-            """Then all positions meet in the normalisation, and even different sequences. Each position has a
-            mean and a variance of its own: how many of them are there?""",
-            NORMALISATION,
-        ),
-        "first": Wrong(
-            "mean and variance run over the first dimension",
-            """Without a batch, the first dimension is that of the positions; with one, it counts the
-            sequences. It is the features of one position that are to be normalised. Count from the back.""",
-            NORMALISATION,
-        ),
-        "dim 1": Wrong(
-            "mean and variance run over dimension 1, which is the features only without a batch",
-            "Dimensions counted from the front move when a batch is added. Count from the back.",
-            NORMALISATION,
-        ),
-    },
-    spread={
-        "sample": Wrong(
-            "the variance is divided by D - 1",
-            """That is how one estimates the variance of a population from a sample, and it is the default of
-            `var` and `std`. Here the features are all there are: divide by their number.""",
-            NORMALISATION,
-        ),
-        "variance": Wrong(
-            "the features are divided by the variance, without the root",
-            """What is the variance of your result, before gain and bias? When all numbers are ten times as
-            large, the variance is a hundred times as large.""",
-            NORMALISATION,
-        ),
-        "sum": Wrong(
-            "the squares are added up, and not averaged",
-            """The variance is the *mean* of the squared distances. With twice as many features, of the same
-            size, should the result become smaller?""",
-            NORMALISATION,
-        ),
-        "around zero": Wrong(
-            "the mean is subtracted, but the squares are those of the features as they were",
-            "The variance is measured around the mean: which numbers must be squared?",
-            NORMALISATION,
-        ),
-        "mean square": Wrong(
-            "the root of the mean square, without subtracting the mean",
-            """That is another normalisation, which many recent models use. Here the mean goes first, and the
-            variance is measured around it.""",
-            NORMALISATION,
-        ),
-        "distance": Wrong(
-            "the features are divided by their mean distance from the mean",
-            "The variance is the mean of *squared* distances, and it is the root of that which divides.",
-            NORMALISATION,
-        ),
-        "none": Wrong(
-            "the mean is subtracted, and nothing is divided",
-            """Two things are brought to a standard: where the middle of the numbers lies, and how large they
-            are.""",
-            NORMALISATION,
-        ),
-    },
-    epsilon={
-        "none": Wrong(
-            "the small number under the root is missing",
-            "What becomes of a position whose features are all the same? Its variance is 0.",
-            NORMALISATION,
-        ),
-        "outside": Wrong(
-            "the small number is added to the root, instead of under it",
-            """For large variances there is no difference. But where the variance is tiny, the root of 0.00001
-            is 0.003, which is much more than 0.00001.""",
-            NORMALISATION,
-        ),
-        "other": Wrong(
-            "the small number under the root is not the one asked for",
-            "Which number is to be added to the variance? For features that hardly differ it shows.",
-            NORMALISATION,
-        ),
-    },
-    mean={
-        "kept": Wrong(
-            "the mean is not subtracted",
-            "Two things are brought to a standard: how large the numbers are, and where their middle lies.",
-            NORMALISATION,
-        ),
-        "added": Wrong(
-            "the mean is added instead of subtracted",
-            "What is the mean of your result, before gain and bias?",
-            NORMALISATION,
-        ),
-        "no brackets": Wrong(
-            "the brackets around the difference from the mean are missing",
-            """Python divides before it subtracts. What does your line divide: the difference, or only the
-            mean?""",
-            NORMALISATION,
-        ),
-        "lost": Wrong(
-            "the mean has lost its dimension",
-            """A mean over the last dimension has one dimension fewer, so what was the positions is taken for
-            the features. How do you keep the dimension?""",
-            NORMALISATION,
-        ),
-    },
-    learned={
-        "none": Wrong(
-            "gain and bias are not used",
-            """The normalised features have mean 0 and variance 1. The two learned vectors let the network
-            change that where it needs to. Which of your arguments do you not read?""",
-            NORMALISATION,
-        ),
-        "exchanged": Wrong(
-            "gain and bias are exchanged",
-            "One of them multiplies, the other is added. Which is which?",
-            NORMALISATION,
-        ),
-        "bias first": Wrong(
-            "the bias is added before the gain multiplies",
-            "A feature that is normalised to 0 is to become just its bias. What does it become in yours?",
-            NORMALISATION,
-        ),
-        "no gain": Wrong("the gain is not used", "Which of your arguments do you not read?", NORMALISATION),
-        "no bias": Wrong("the bias is not used", "Which of your arguments do you not read?", NORMALISATION),
-        "bias subtracted": Wrong(
-            "the bias is subtracted", "A bias is added, whatever its sign.", NORMALISATION
-        ),
-        "gain divides": Wrong(
-            "the features are divided by the gain", "A gain of 2 is to make a feature larger.", NORMALISATION
-        ),
-        "gain and one": Wrong(
-            "1 is added to the gain",
-            "Some models learn how far the gain is from 1. Here it is the factor itself that you are handed.",
-            NORMALISATION,
-        ),
-    },
+    over=wrongs(
+        NORMALISATION,
+        """
+        positions: mean and variance run over the positions instead of the features
+            Each position is to be normalised by itself. Otherwise a later position changes what an earlier
+            one becomes, and a decoder sees the future. Over which dimension must the mean be taken?
+        sequence: one mean and one variance for the whole sequence
+            Then the positions meet in the normalisation. Each position has a mean and a variance of its own:
+            how many of them are there?
+        everything: one mean and one variance for everything, the sequences of a batch included
+            Then all positions meet in the normalisation, and even different sequences. Each position has a
+            mean and a variance of its own: how many of them are there?
+        first: mean and variance run over the first dimension
+            Without a batch, the first dimension is that of the positions; with one, it counts the sequences.
+            It is the features of one position that are to be normalised. Count from the back.
+        dim 1: mean and variance run over dimension 1, which is the features only without a batch
+            Dimensions counted from the front move when a batch is added. Count from the back.
+        """,
+    ),
+    spread=wrongs(
+        NORMALISATION,
+        """
+        sample: the variance is divided by D - 1
+            That is how one estimates the variance of a population from a sample, and it is the default of
+            `var` and `std`. Here the features are all there are: divide by their number.
+        variance: the features are divided by the variance, without the root
+            What is the variance of your result, before gain and bias? When all numbers are ten times as
+            large, the variance is a hundred times as large.
+        sum: the squares are added up, and not averaged
+            The variance is the *mean* of the squared distances. With twice as many features, of the same
+            size, should the result become smaller?
+        around zero: the mean is subtracted, but the squares are those of the features as they were
+            The variance is measured around the mean: which numbers must be squared?
+        mean square: the root of the mean square, without subtracting the mean
+            That is another normalisation, which many recent models use. Here the mean goes first, and the
+            variance is measured around it.
+        distance: the features are divided by their mean distance from the mean
+            The variance is the mean of *squared* distances, and it is the root of that which divides.
+        none: the mean is subtracted, and nothing is divided
+            Two things are brought to a standard: where the middle of the numbers lies, and how large they
+            are.
+        """,
+    ),
+    epsilon=wrongs(
+        NORMALISATION,
+        """
+        none: the small number under the root is missing
+            What becomes of a position whose features are all the same? Its variance is 0.
+        outside: the small number is added to the root, instead of under it
+            For large variances there is no difference. But where the variance is tiny, the root of 0.00001 is
+            0.003, which is much more than 0.00001.
+        other: the small number under the root is not the one asked for
+            Which number is to be added to the variance? For features that hardly differ it shows.
+        """,
+    ),
+    mean=wrongs(
+        NORMALISATION,
+        """
+        kept: the mean is not subtracted
+            Two things are brought to a standard: how large the numbers are, and where their middle lies.
+        added: the mean is added instead of subtracted
+            What is the mean of your result, before gain and bias?
+        no brackets: the brackets around the difference from the mean are missing
+            Python divides before it subtracts. What does your line divide: the difference, or only the mean?
+        lost: the mean has lost its dimension
+            A mean over the last dimension has one dimension fewer, so what was the positions is taken for the
+            features. How do you keep the dimension?
+        """,
+    ),
+    learned=wrongs(
+        NORMALISATION,
+        """
+        none: gain and bias are not used
+            The normalised features have mean 0 and variance 1. The two learned vectors let the network change
+            that where it needs to. Which of your arguments do you not read?
+        exchanged: gain and bias are exchanged
+            One of them multiplies, the other is added. Which is which?
+        bias first: the bias is added before the gain multiplies
+            A feature that is normalised to 0 is to become just its bias. What does it become in yours?
+        no gain: the gain is not used
+            Which of your arguments do you not read?
+        no bias: the bias is not used
+            Which of your arguments do you not read?
+        bias subtracted: the bias is subtracted
+            A bias is added, whatever its sign.
+        gain divides: the features are divided by the gain
+            A gain of 2 is to make a feature larger.
+        gain and one: 1 is added to the gain
+            Some models learn how far the gain is from 1. Here it is the factor itself that you are handed.
+        """,
+    ),
 )
 def any_norm(
     x, gain, bias, *, over="features", spread="deviation", epsilon="under", mean="subtracted", learned=""
@@ -434,116 +379,87 @@ mlp = Task(
 
 
 @mlp.made_of(
-    bend={
-        "none": Wrong(
-            "the ReLU is missing",
-            """Two matrices, one after the other, are one matrix. What stands between them, so that they can
-            do more than that?""",
-            THINK,
-        ),
-        "last": Wrong(
-            "the ReLU stands at the end",
-            """In yours the output is never negative, so a block could only ever add to its input. Where does
-            the formula have it?""",
-            THINK,
-        ),
-        "both": Wrong(
-            "there is a second ReLU, at the end",
-            """What a step adds to its input may be negative. After how many of the two matrices does the
-            formula have a ReLU?""",
-            THINK,
-        ),
-        "first": Wrong(
-            "the ReLU stands before the first matrix",
-            """Applied to the input, the ReLU throws away all features that are negative, and the two matrices
-            behind it are one. Which numbers is it to bend?""",
-            THINK,
-        ),
-        "gelu": Wrong(
-            "there is a GELU in place of the ReLU",
-            "Many models have this smooth relative of the ReLU. Asked for is the one with the corner.",
-            THINK,
-        ),
-        "sigmoid": Wrong(
-            "there is a sigmoid in place of the ReLU",
-            "A ReLU leaves positive numbers as they are, however large.",
-            THINK,
-        ),
-        "tanh": Wrong(
-            "there is a hyperbolic tangent in place of the ReLU",
-            "A ReLU leaves positive numbers as they are, however large.",
-            THINK,
-        ),
-        "leaky": Wrong(
-            "negative numbers are made smaller instead of 0",
-            "A ReLU lets nothing of a negative number through.",
-            THINK,
-        ),
-        "absolute": Wrong(
-            "there is an absolute value in place of the ReLU",
-            "Where a hidden sum is negative, the feature is to be off, not on.",
-            THINK,
-        ),
-        "turned": Wrong(
-            "the ReLU keeps the negative numbers instead of the positive ones",
-            "A hidden feature is on where its sum is above 0.",
-            THINK,
-        ),
-    },
-    first_bias={
-        "missing": Wrong(
-            "the first bias is missing",
-            """Which of your arguments do you not read? Without it, a hidden feature can only switch on where
-            the weighted sum passes 0.""",
-            THINK,
-        ),
-        "after": Wrong(
-            "the first bias is added after the ReLU",
-            "The bias decides where the ReLU switches on. So on which side of it must the bias be added?",
-            THINK,
-        ),
-        "subtracted": Wrong("the first bias is subtracted", "A bias is added, whatever its sign.", THINK),
-    },
-    second_bias={
-        "missing": Wrong("the second bias is missing", "Which of your arguments do you not read?", THINK),
-        "subtracted": Wrong("the second bias is subtracted", "A bias is added, whatever its sign.", THINK),
-    },
-    side={
-        "left": Wrong(
-            "the matrix stands on the left, so it mixes positions instead of features",
-            """Rows of `x` are positions, columns are features. In `W @ x` each row of the product is a
-            mixture of rows of `x`: positions meet. On which side must the matrix stand?""",
-            MEETING_PLACE,
-        ),
-        "columns": Wrong(
-            "the formula for columns is used for rows: the matrices stand on the left as they are",
-            """Rows of `x` are positions here, and the matrices have inputs in rows. Write the two shapes
-            beside each other: which dimension must disappear in the product?""",
-            THINK,
-        ),
-        "transposed": Wrong(
-            "the matrices are transposed",
-            """PyTorch's linear layers store their weights transposed; here inputs are in rows. Write the two
-            shapes beside each other.""",
-            THINK,
-        ),
-    },
-    gets={
-        "mean": Wrong(
-            "the positions are averaged, so all of them get the same",
-            """The MLP looks at one position and at no other. The result must have a row of its own for each
-            row of `x`.""",
-            MEETING_PLACE,
-        )
-    },
-    adds={
-        "input": Wrong(
-            "the input is added to the result",
-            """That sum belongs to the block, which adds to its input what the MLP returns. Here only the MLP
-            itself is asked for.""",
-            RESIDUALS,
-        )
-    },
+    bend=wrongs(
+        THINK,
+        """
+        none: the ReLU is missing
+            Two matrices, one after the other, are one matrix. What stands between them, so that they can do
+            more than that?
+        last: the ReLU stands at the end
+            In yours the output is never negative, so a block could only ever add to its input. Where does the
+            formula have it?
+        both: there is a second ReLU, at the end
+            What a step adds to its input may be negative. After how many of the two matrices does the formula
+            have a ReLU?
+        first: the ReLU stands before the first matrix
+            Applied to the input, the ReLU throws away all features that are negative, and the two matrices
+            behind it are one. Which numbers is it to bend?
+        gelu: there is a GELU in place of the ReLU
+            Many models have this smooth relative of the ReLU. Asked for is the one with the corner.
+        sigmoid: there is a sigmoid in place of the ReLU
+            A ReLU leaves positive numbers as they are, however large.
+        tanh: there is a hyperbolic tangent in place of the ReLU
+            A ReLU leaves positive numbers as they are, however large.
+        leaky: negative numbers are made smaller instead of 0
+            A ReLU lets nothing of a negative number through.
+        absolute: there is an absolute value in place of the ReLU
+            Where a hidden sum is negative, the feature is to be off, not on.
+        turned: the ReLU keeps the negative numbers instead of the positive ones
+            A hidden feature is on where its sum is above 0.
+        """,
+    ),
+    first_bias=wrongs(
+        THINK,
+        """
+        missing: the first bias is missing
+            Which of your arguments do you not read? Without it, a hidden feature can only switch on where the
+            weighted sum passes 0.
+        after: the first bias is added after the ReLU
+            The bias decides where the ReLU switches on. So on which side of it must the bias be added?
+        subtracted: the first bias is subtracted
+            A bias is added, whatever its sign.
+        """,
+    ),
+    second_bias=wrongs(
+        THINK,
+        """
+        missing: the second bias is missing
+            Which of your arguments do you not read?
+        subtracted: the second bias is subtracted
+            A bias is added, whatever its sign.
+        """,
+    ),
+    side=wrongs(
+        THINK,
+        """
+        left: the matrix stands on the left, so it mixes positions instead of features
+            Rows of `x` are positions, columns are features. In `W @ x` each row of the product is a mixture
+            of rows of `x`: positions meet. On which side must the matrix stand?
+            (transformer#only-meeting-place)
+        columns: the formula for columns is used for rows: the matrices stand on the left as they are
+            Rows of `x` are positions here, and the matrices have inputs in rows. Write the two shapes beside
+            each other: which dimension must disappear in the product?
+        transposed: the matrices are transposed
+            PyTorch's linear layers store their weights transposed; here inputs are in rows. Write the two
+            shapes beside each other.
+        """,
+    ),
+    gets=wrongs(
+        MEETING_PLACE,
+        """
+        mean: the positions are averaged, so all of them get the same
+            The MLP looks at one position and at no other. The result must have a row of its own for each row
+            of `x`.
+        """,
+    ),
+    adds=wrongs(
+        RESIDUALS,
+        """
+        input: the input is added to the result
+            That sum belongs to the block, which adds to its input what the MLP returns. Here only the MLP
+            itself is asked for.
+        """,
+    ),
 )
 def any_mlp(
     x,
@@ -718,7 +634,7 @@ transformer_block = Task(
             _first,
         ),
         Law(
-            "if the MLP returns zeros, an attention with twice the values adds twice as much in a pre-norm block",
+            "if the MLP returns zeros, an attention with twice the values adds twice as much to x",
             PRE_AND_POST,
             _doubled(_silent(_small_block("pre"), 4), 2),
             _adds_twice,
@@ -744,169 +660,109 @@ transformer_block = Task(
         ),
     ],
     way=Block(),
-    builds_on=("layer_norm", "mlp"),
 )
 
 # Mistakes that every block with residuals can make.
-SUMS = {
-    "none": Wrong(
-        "there are no residuals: what a step finds replaces its input",
-        """A step is to add to what is there, so that nothing known is lost. If the step finds nothing, what
-        should come out?""",
-        RESIDUALS,
-    ),
-    "not the first": Wrong(
-        "the residual around the self-attention is missing",
-        """The other steps add to their input. The first one is to do so, too: otherwise a position forgets
-        itself.""",
-        RESIDUALS,
-    ),
-    "not the last": Wrong(
-        "the residual around the MLP is missing",
-        "Each step adds to what is there. What does your last line return?",
-        RESIDUALS,
-    ),
-    "to the copy": Wrong(
-        "in a pre-norm block, the step is added to the normalised input",
-        """The sum is to carry the input itself, as it came. Only the step gets a normalised copy. Is your `x`
-        still the old one when you add to it?""",
-        PRE_AND_POST,
-    ),
-    "from x": Wrong(
-        "a later sum adds to the block's input, so that what the attention has added is lost",
-        "The step sees what the attention has brought. But what do you add its result to?",
-        RESIDUALS,
-    ),
-}
+SUMS = wrongs(
+    RESIDUALS,
+    """
+    none: there are no residuals: what a step finds replaces its input
+        A step is to add to what is there, so that nothing known is lost. If the step finds nothing, what
+        should come out?
+    not the first: the residual around the self-attention is missing
+        The other steps add to their input. The first one is to do so, too: otherwise a position forgets
+        itself.
+    not the last: the residual around the MLP is missing
+        Each step adds to what is there. What does your last line return?
+    to the copy: in a pre-norm block, the step is added to the normalised input
+        The sum is to carry the input itself, as it came. Only the step gets a normalised copy. Is your `x`
+        still the old one when you add to it? (transformer#pre-and-post)
+    from x: a later sum adds to the block's input, so that what the attention has added is lost
+        The step sees what the attention has brought. But what do you add its result to?
+    """,
+)
 
 
 @transformer_block.made_of(
-    where={
-        "exchanged": Wrong(
-            "pre and post are exchanged",
-            """In a pre-norm block the normalisation comes before the step, and what goes along the sum is
-            never normalised. In which of your two branches is that so?""",
-            PRE_AND_POST,
-        ),
-        "pre": Wrong(
-            "the block is always pre-norm",
-            """With "pre" it is right. Where does your function look at its last argument?""",
-            PRE_AND_POST,
-        ),
-        "post": Wrong(
-            "the block is always post-norm",
-            """With "post" it is right. Where does your function look at its last argument?""",
-            PRE_AND_POST,
-        ),
-        "none": Wrong(
-            "nothing is normalised",
-            """You are handed two normalisations. Where in the block do they belong, for each of the two
-            words?""",
-            PRE_AND_POST,
-        ),
-        "both": Wrong(
-            "the normalisation stands in both places, before the step and after the sum",
-            """It is one or the other: before the step with "pre", after the sum with "post".""",
-            PRE_AND_POST,
-        ),
-        "behind": Wrong(
-            "what the step returns is normalised, instead of its input or the sum",
-            """There are three places beside a step: before it, after it but before the sum, and after the
-            sum. Pre-norm is the first of these, post-norm the last, and the second is neither.""",
-            PRE_AND_POST,
-        ),
-        "post behind": Wrong(
-            "in a post-norm block, what the step returns is normalised before the sum",
-            """Post-norm normalises what leaves the sum, so that the next step, and the next sum, get
-            normalised numbers.""",
-            PRE_AND_POST,
-        ),
-        "pre behind": Wrong(
-            "in a pre-norm block, what the step returns is normalised",
-            """There are three places beside a step: before it, after it but before the sum, and after the
-            sum. Which of them is meant by "pre"?""",
-            PRE_AND_POST,
-        ),
-    },
-    bare={
-        "pre 1": Wrong(
-            "in a pre-norm block, the attention gets what has not been normalised",
-            "The MLP gets a normalised copy. What about the first step?",
-            PRE_AND_POST,
-        ),
-        "pre 2": Wrong(
-            "in a pre-norm block, the MLP gets what has not been normalised",
-            "The attention gets a normalised copy. What about the second step?",
-            PRE_AND_POST,
-        ),
-        "post 1": Wrong(
-            "in a post-norm block, only the second sum is normalised",
-            """There is a sum after each step, so there are two. Which of your arguments does that branch not
-            use?""",
-            PRE_AND_POST,
-        ),
-        "post 2": Wrong(
-            "in a post-norm block, only the first sum is normalised",
-            """There is a sum after each step, so there are two. Which of your arguments does that branch not
-            use?""",
-            PRE_AND_POST,
-        ),
-    },
+    where=wrongs(
+        PRE_AND_POST,
+        """
+        exchanged: pre and post are exchanged
+            In a pre-norm block the normalisation comes before the step, and what goes along the sum is never
+            normalised. In which of your two branches is that so?
+        pre: the block is always pre-norm
+            With "pre" it is right. Where does your function look at its last argument?
+        post: the block is always post-norm
+            With "post" it is right. Where does your function look at its last argument?
+        none: nothing is normalised
+            You are handed two normalisations. Where in the block do they belong, for each of the two words?
+        both: the normalisation stands in both places, before the step and after the sum
+            It is one or the other: before the step with "pre", after the sum with "post".
+        behind: what the step returns is normalised, instead of its input or the sum
+            There are three places beside a step: before it, after it but before the sum, and after the sum.
+            Pre-norm is the first of these, post-norm the last, and the second is neither.
+        post behind: in a post-norm block, what the step returns is normalised before the sum
+            Post-norm normalises what leaves the sum, so that the next step, and the next sum, get normalised
+            numbers.
+        pre behind: in a pre-norm block, what the step returns is normalised
+            There are three places beside a step: before it, after it but before the sum, and after the sum.
+            Which of them is meant by "pre"?
+        """,
+    ),
+    bare=wrongs(
+        PRE_AND_POST,
+        """
+        pre 1: in a pre-norm block, the attention gets what has not been normalised
+            The MLP gets a normalised copy. What about the first step?
+        pre 2: in a pre-norm block, the MLP gets what has not been normalised
+            The attention gets a normalised copy. What about the second step?
+        post 1: in a post-norm block, only the second sum is normalised
+            There is a sum after each step, so there are two. Which of your arguments does that branch not
+            use?
+        post 2: in a post-norm block, only the first sum is normalised
+            There is a sum after each step, so there are two. Which of your arguments does that branch not
+            use?
+        """,
+    ),
     sums={
         **SUMS,
-        "one": Wrong(
-            "there is one sum around both steps, instead of one around each",
-            "Draw the straight line from the input to the output. How many plus signs stand on it?",
+        **wrongs(
             RESIDUALS,
+            """
+            one: there is one sum around both steps, instead of one around each
+                Draw the straight line from the input to the output. How many plus signs stand on it?
+            """,
         ),
     },
-    norms={
-        "one": Wrong(
-            "the first normalisation is used for both steps",
-            """Each step has a normalisation of its own, with a gain of its own. Do you use all of your
-            arguments?""",
-            BLOCK,
-        ),
-        "second": Wrong(
-            "the second normalisation is used for both steps",
-            """Each step has a normalisation of its own, with a gain of its own. Do you use all of your
-            arguments?""",
-            BLOCK,
-        ),
-        "exchanged": Wrong(
-            "the two normalisations are exchanged",
-            "Each has learned its gain for one step: `norm_1` for the attention, `norm_2` for the MLP.",
-            BLOCK,
-        ),
-    },
-    steps={
-        "mlp first": Wrong(
-            "the MLP comes first, and then the attention",
-            "First fetch, then think. Which step stands first in the formulas?",
-            BLOCK,
-        ),
-        "no mlp": Wrong(
-            "the MLP is missing",
-            "The block has fetched, and has not thought yet. Which of your arguments do you not use?",
-            BLOCK,
-        ),
-        "no attention": Wrong(
-            "the attention is missing",
-            "The block thinks, and has fetched nothing. Which of your arguments do you not use?",
-            BLOCK,
-        ),
-        "parallel": Wrong(
-            "the MLP works on the block's input, beside the attention instead of after it",
-            "The MLP is to work on what the attention has brought. In yours it does not know of it.",
-            BLOCK,
-        ),
-        "old copy": Wrong(
-            "in a pre-norm block, the MLP gets the normalised copy from before the attention",
-            """What the attention has brought is not in that copy. Of which numbers must the second
-            normalisation be taken?""",
-            BLOCK,
-        ),
-    },
+    norms=wrongs(
+        BLOCK,
+        """
+        one: the first normalisation is used for both steps
+            Each step has a normalisation of its own, with a gain of its own. Do you use all of your
+            arguments?
+        second: the second normalisation is used for both steps
+            Each step has a normalisation of its own, with a gain of its own. Do you use all of your
+            arguments?
+        exchanged: the two normalisations are exchanged
+            Each has learned its gain for one step: `norm_1` for the attention, `norm_2` for the MLP.
+        """,
+    ),
+    steps=wrongs(
+        BLOCK,
+        """
+        mlp first: the MLP comes first, and then the attention
+            First fetch, then think. Which step stands first in the formulas?
+        no mlp: the MLP is missing
+            The block has fetched, and has not thought yet. Which of your arguments do you not use?
+        no attention: the attention is missing
+            The block thinks, and has fetched nothing. Which of your arguments do you not use?
+        parallel: the MLP works on the block's input, beside the attention instead of after it
+            The MLP is to work on what the attention has brought. In yours it does not know of it.
+        old copy: in a pre-norm block, the MLP gets the normalised copy from before the attention
+            What the attention has brought is not in that copy. Of which numbers must the second normalisation
+            be taken?
+        """,
+    ),
 )
 def any_block(x, attend, mlp, norm_1, norm_2, norm, *, where="right", bare="", sums="", norms="", steps=""):
     def nothing(y):
@@ -1066,49 +922,31 @@ decoder_block = Task(
     ],
     way=DecoderBlock(),
     allows=("causal_mask",),
-    builds_on=("layer_norm", "mlp", "transformer_block"),
 )
 
 # The ways of making a causal mask wrong, in every task that needs one.
-MASK = {
-    "future": Wrong(
-        "the mask is turned round: each position sees itself and what comes after",
-        "Rows are queries and columns are keys. In which triangle does row 3 have its keys 0 to 3?",
-        "masking#masking-patterns",
-    ),
-    "strict": Wrong(
-        "no position may see itself",
-        """What stands at a position has been written. It is the next one that is to be predicted there. Does
-        a causal mask have the diagonal?""",
-        "masking#diagonal",
-    ),
-    "inverted": Wrong(
-        "the mask is the other way round: what may be seen is hidden",
-        """In this course, as in `scaled_dot_product_attention`, True means: may attend. Only PyTorch's layers
-        have it the other way.""",
-        "masking#two-polarities",
-    ),
-    "one ahead": Wrong(
-        "every position sees one position ahead",
-        "The position behind the last one seen is what is to be predicted. Where does the diagonal end?",
-        "masking#diagonal",
-    ),
-    "features": Wrong(
-        "the mask is as large as the features are many",
-        "A mask has a row and a column for each position. Which dimension of `x` counts them?",
-        "masking#masking-patterns",
-    ),
-    "first dim": Wrong(
-        "the mask is as large as the first dimension, which in a batch counts the sequences",
-        "`len(x)` and `x.shape[0]` move when a batch is added. Count the positions from the back.",
-        "masking#masking-patterns",
-    ),
-    "dim 1": Wrong(
-        "the mask is as large as dimension 1, which is the positions only with one batch dimension",
-        "Dimensions counted from the front move when a batch is added. Count the positions from the back.",
-        "masking#masking-patterns",
-    ),
-}
+MASK = wrongs(
+    "masking#masking-patterns",
+    """
+    future: the mask is turned round: each position sees itself and what comes after
+        Rows are queries and columns are keys. In which triangle does row 3 have its keys 0 to 3?
+    strict: no position may see itself
+        What stands at a position has been written. It is the next one that is to be predicted there. Does a
+        causal mask have the diagonal? (masking#diagonal)
+    inverted: the mask is the other way round: what may be seen is hidden
+        In this course, as in `scaled_dot_product_attention`, True means: may attend. Only PyTorch's layers
+        have it the other way. (masking#two-polarities)
+    one ahead: every position sees one position ahead
+        The position behind the last one seen is what is to be predicted. Where does the diagonal end?
+        (masking#diagonal)
+    features: the mask is as large as the features are many
+        A mask has a row and a column for each position. Which dimension of `x` counts them?
+    first dim: the mask is as large as the first dimension, which in a batch counts the sequences
+        `len(x)` and `x.shape[0]` move when a batch is added. Count the positions from the back.
+    dim 1: the mask is as large as dimension 1, which is the positions only with one batch dimension
+        Dimensions counted from the front move when a batch is added. Count the positions from the back.
+    """,
+)
 
 
 def past(x: Tensor, mask: str) -> Tensor:
@@ -1129,172 +967,116 @@ def past(x: Tensor, mask: str) -> Tensor:
 
 @decoder_block.made_of(
     mask={
-        "none": Wrong(
-            "the self-attention has no causal mask",
-            """The target is written from left to right. When position 0 is written, position 1 is not there
-            yet, though in training it is in the tensor.""",
+        **wrongs(
             THREE_FORMS,
+            """
+            none: the self-attention has no causal mask
+                The target is written from left to right. When position 0 is written, position 1 is not there
+                yet, though in training it is in the tensor.
+            """,
         ),
         **MASK,
     },
-    memory_mask={
-        "causal": Wrong(
-            "the cross-attention is causal, too",
-            """The memory is complete before the first letter is written, so there is no future in it. Which
-            of the two attentions must not look ahead?""",
-            THREE_FORMS,
-        ),
-        "square": Wrong(
-            "the square causal mask is handed to the cross-attention, too",
-            """A mask has a row for each query and a column for each key. And is there anything in the memory
-            that must not be seen?""",
-            THREE_FORMS,
-        ),
-        "end": Wrong(
-            "the cross-attention is causal, too, aligned at the end",
-            """The memory is complete before the first letter is written, so there is no future in it, however
-            the two sequences are laid side by side. Which of the two attentions must not look ahead?""",
-            THREE_FORMS,
-        ),
-    },
-    cross={
-        "exchanged": Wrong(
-            "in the cross-attention, the queries come from the encoder",
-            """Who wants to know something here, and who has the answers? The output needs a row for each
-            position of the target, and it is the queries that the rows come from.""",
-            THREE_FORMS,
-        ),
-        "target": Wrong(
-            "the cross-attention looks at the target, and the memory is never used",
-            """A decoder that never looks at the source writes the same whatever it is to translate. Which of
-            your arguments do you not read?""",
-            THREE_FORMS,
-        ),
-        "memory": Wrong(
-            "in the cross-attention, the memory looks at itself",
-            "Who wants to know something here, and who has the answers?",
-            THREE_FORMS,
-        ),
-        "normalised": Wrong(
-            "the memory is normalised with the norm of the target",
-            """The memory comes out of the encoder, which has normalised it already, with a gain of its own.
-            Of the two inputs of the cross-attention, one gets the block's norm.""",
-            THREE_FORMS,
-        ),
-        "missing": Wrong(
-            "there is no cross-attention",
-            """A decoder that never looks at the source writes the same whatever it is to translate. Which of
-            your arguments do you not use?""",
-            THREE_FORMS,
-        ),
-        "old copy": Wrong(
-            "the cross-attention asks with the normalised copy from before the self-attention",
-            """What has been found by the first step is not in that copy. Of which numbers must the second
-            norm be taken?""",
-            THREE_FORMS,
-        ),
-    },
-    copies={
-        "keys": Wrong(
-            "the self-attention's queries are normalised, and its keys and values are not",
-            """In self-attention all three come from the same numbers. A pre-norm step gets the normalised
-            copy for all of them.""",
-            PRE_AND_POST,
-        ),
-        "queries": Wrong(
-            "the self-attention's keys and values are normalised, and its queries are not",
-            """In self-attention all three come from the same numbers. A pre-norm step gets the normalised
-            copy for all of them.""",
-            PRE_AND_POST,
-        ),
-        "1": Wrong(
-            "the self-attention gets what has not been normalised",
-            "Each of the three steps gets a normalised copy. Which of the norms do you not use?",
-            PRE_AND_POST,
-        ),
-        "2": Wrong(
-            "the queries of the cross-attention are not normalised",
-            "Each of the three steps gets a normalised copy. Which of the norms do you not use?",
-            PRE_AND_POST,
-        ),
-        "3": Wrong(
-            "the MLP gets what has not been normalised",
-            "Each of the three steps gets a normalised copy. Which of the norms do you not use?",
-            PRE_AND_POST,
-        ),
-        "none": Wrong(
-            "nothing is normalised",
-            "You are handed three normalisations. Where in a pre-norm block does each of them belong?",
-            PRE_AND_POST,
-        ),
-        "post": Wrong(
-            "the block is post-norm",
-            """Asked for is a pre-norm block: each step gets a normalised copy, and the sums are left as they
-            are.""",
-            PRE_AND_POST,
-        ),
-        "behind": Wrong(
-            "what the steps return is normalised, instead of what they get",
-            "Asked for is a pre-norm block: on which side of the step is the normalisation?",
-            PRE_AND_POST,
-        ),
-    },
-    which={
-        "one": Wrong(
-            "the first normalisation is used for every step",
-            """Each step has a normalisation of its own, with a gain of its own. Which of the norms do you
-            use?""",
-            BLOCK,
-        ),
-        "exchanged": Wrong(
-            "the first two normalisations are exchanged",
-            "The norms are in the order of the steps. Which step comes first?",
-            BLOCK,
-        ),
-        "backwards": Wrong(
-            "the normalisations are used from the last to the first",
-            "The norms are in the order of the steps. Which step comes first?",
-            BLOCK,
-        ),
-    },
+    memory_mask=wrongs(
+        THREE_FORMS,
+        """
+        causal: the cross-attention is causal, too
+            The memory is complete before the first letter is written, so there is no future in it. Which of
+            the two attentions must not look ahead?
+        square: the square causal mask is handed to the cross-attention, too
+            A mask has a row for each query and a column for each key. And is there anything in the memory
+            that must not be seen?
+        end: the cross-attention is causal, too, aligned at the end
+            The memory is complete before the first letter is written, so there is no future in it, however
+            the two sequences are laid side by side. Which of the two attentions must not look ahead?
+        """,
+    ),
+    cross=wrongs(
+        THREE_FORMS,
+        """
+        exchanged: in the cross-attention, the queries come from the encoder
+            Who wants to know something here, and who has the answers? The output needs a row for each
+            position of the target, and it is the queries that the rows come from.
+        target: the cross-attention looks at the target, and the memory is never used
+            A decoder that never looks at the source writes the same whatever it is to translate. Which of
+            your arguments do you not read?
+        memory: in the cross-attention, the memory looks at itself
+            Who wants to know something here, and who has the answers?
+        normalised: the memory is normalised with the norm of the target
+            The memory comes out of the encoder, which has normalised it already, with a gain of its own. Of
+            the two inputs of the cross-attention, one gets the block's norm.
+        missing: there is no cross-attention
+            A decoder that never looks at the source writes the same whatever it is to translate. Which of
+            your arguments do you not use?
+        old copy: the cross-attention asks with the normalised copy from before the self-attention
+            What has been found by the first step is not in that copy. Of which numbers must the second norm
+            be taken?
+        """,
+    ),
+    copies=wrongs(
+        PRE_AND_POST,
+        """
+        keys: the self-attention's queries are normalised, and its keys and values are not
+            In self-attention all three come from the same numbers. A pre-norm step gets the normalised copy
+            for all of them.
+        queries: the self-attention's keys and values are normalised, and its queries are not
+            In self-attention all three come from the same numbers. A pre-norm step gets the normalised copy
+            for all of them.
+        1: the self-attention gets what has not been normalised
+            Each of the three steps gets a normalised copy. Which of the norms do you not use?
+        2: the queries of the cross-attention are not normalised
+            Each of the three steps gets a normalised copy. Which of the norms do you not use?
+        3: the MLP gets what has not been normalised
+            Each of the three steps gets a normalised copy. Which of the norms do you not use?
+        none: nothing is normalised
+            You are handed three normalisations. Where in a pre-norm block does each of them belong?
+        post: the block is post-norm
+            Asked for is a pre-norm block: each step gets a normalised copy, and the sums are left as they
+            are.
+        behind: what the steps return is normalised, instead of what they get
+            Asked for is a pre-norm block: on which side of the step is the normalisation?
+        """,
+    ),
+    which=wrongs(
+        BLOCK,
+        """
+        one: the first normalisation is used for every step
+            Each step has a normalisation of its own, with a gain of its own. Which of the norms do you use?
+        exchanged: the first two normalisations are exchanged
+            The norms are in the order of the steps. Which step comes first?
+        backwards: the normalisations are used from the last to the first
+            The norms are in the order of the steps. Which step comes first?
+        """,
+    ),
     sums={
         **SUMS,
-        "not the second": Wrong(
-            "the residual around the cross-attention is missing",
-            """Each of the three steps adds to what is there. After yours, what had been written before is
-            known only through what was looked up for it.""",
+        **wrongs(
             RESIDUALS,
+            """
+            not the second: the residual around the cross-attention is missing
+                Each of the three steps adds to what is there. After yours, what had been written before is
+                known only through what was looked up for it.
+            """,
         ),
     },
-    steps={
-        "look first": Wrong(
-            "the cross-attention comes first, and then the self-attention",
-            """First the target finds out what has been written so far. Only then does it know what to ask the
-            memory.""",
-            THREE_FORMS,
-        ),
-        "mlp before look": Wrong(
-            "the MLP comes before the cross-attention",
-            "First everything is fetched, and then the block thinks about it. Which step comes last?",
-            THREE_FORMS,
-        ),
-        "no mlp": Wrong(
-            "the MLP is missing",
-            "The block has fetched, and has not thought yet. Which of your arguments do you not use?",
-            BLOCK,
-        ),
-        "exchanged": Wrong(
-            "the two attentions are exchanged",
-            """`attend` is the self-attention, `look` the cross-attention: they have weights of their own,
-            each for its purpose.""",
-            THREE_FORMS,
-        ),
-        "attend twice": Wrong(
-            "the weights of the self-attention are used for the cross-attention, too",
-            "You are handed two attentions. Which of your arguments do you not use?",
-            THREE_FORMS,
-        ),
-    },
+    steps=wrongs(
+        THREE_FORMS,
+        """
+        look first: the cross-attention comes first, and then the self-attention
+            First the target finds out what has been written so far. Only then does it know what to ask the
+            memory.
+        mlp before look: the MLP comes before the cross-attention
+            First everything is fetched, and then the block thinks about it. Which step comes last?
+        no mlp: the MLP is missing
+            The block has fetched, and has not thought yet. Which of your arguments do you not use?
+            (transformer#block-in-full)
+        exchanged: the two attentions are exchanged
+            `attend` is the self-attention, `look` the cross-attention: they have weights of their own, each
+            for its purpose.
+        attend twice: the weights of the self-attention are used for the cross-attention, too
+            You are handed two attentions. Which of your arguments do you not use?
+        """,
+    ),
 )
 def any_decoder(
     x,
@@ -1441,108 +1223,70 @@ causal_stack = Task(
     ],
     way=Stack(),
     allows=("causal_mask",),
-    builds_on=("layer_norm",),
 )
 
 
 @causal_stack.made_of(
-    masked={
-        "first": Wrong(
-            "only the first block gets the mask",
-            """The first block lets nothing through from the future. But in the second, each position looks at
-            all positions of the first, and those behind it know the future. One open block is enough.""",
-            OPEN_BLOCK,
-        ),
-        "last": Wrong(
-            "only the last block gets the mask",
-            """The last block sees only what stands before. But what stands before has heard of the future
-            already, in the blocks below. One open block is enough.""",
-            OPEN_BLOCK,
-        ),
-        "not the first": Wrong(
-            "every block but the first gets the mask",
-            """What stands before has heard of the future already, in the first block. One open block is
-            enough.""",
-            OPEN_BLOCK,
-        ),
-        "none": Wrong(
-            "no block gets a mask",
-            "Which positions can change the output at position 0? In a decoder, position 0 alone.",
-            MEETING_PLACE,
-        ),
-    },
+    masked=wrongs(
+        OPEN_BLOCK,
+        """
+        first: only the first block gets the mask
+            The first block lets nothing through from the future. But in the second, each position looks at
+            all positions of the first, and those behind it know the future. One open block is enough.
+        last: only the last block gets the mask
+            The last block sees only what stands before. But what stands before has heard of the future
+            already, in the blocks below. One open block is enough.
+        not the first: every block but the first gets the mask
+            What stands before has heard of the future already, in the first block. One open block is enough.
+        none: no block gets a mask
+            Which positions can change the output at position 0? In a decoder, position 0 alone.
+            (transformer#only-meeting-place)
+        """,
+    ),
     mask=MASK,
-    norms={
-        "none": Wrong(
-            "the normalisation at the end is missing",
-            """Each block adds to the sum, and in a pre-norm stack nobody normalises it on the way. What is to
-            be done with it before it is read?""",
-            PRE_AND_POST,
-        ),
-        "after every": Wrong(
-            "the normalisation stands after every block",
-            """The blocks normalise what their steps get by themselves. The one that you are given belongs to
-            the end of the stack.""",
-            PRE_AND_POST,
-        ),
-        "start": Wrong(
-            "the normalisation stands at the start of the stack, and not at its end",
-            """Every pre-norm block normalises what its own steps get. What is it that nobody has normalised
-            yet, when the last block is done?""",
-            PRE_AND_POST,
-        ),
-        "both ends": Wrong(
-            "the normalisation stands at the start of the stack, and once more at its end",
-            """Every pre-norm block normalises what its own steps get. Which numbers has nobody normalised
-            when the last block is done?""",
-            PRE_AND_POST,
-        ),
-        "before every": Wrong(
-            "the input of every block is normalised",
-            """The blocks are pre-norm: each normalises what its own steps get, and carries the sum on as it
-            is. Where does the normalisation that you are given belong?""",
-            PRE_AND_POST,
-        ),
-    },
-    applied={
-        "first inputs": Wrong(
-            "every block gets the input of the first one",
-            """A block is to go on where the last one stopped. In yours, all but the last have worked for
-            nothing.""",
-            STACK,
-        ),
-        "summed": Wrong(
-            "what the blocks make of the same input is added up",
-            "A block is to go on where the last one stopped, and ask about what that has found.",
-            STACK,
-        ),
-        "added": Wrong(
-            "the input of each block is added to its output once more",
-            "The residuals are inside the blocks: each returns its input and what it has added.",
-            RESIDUALS,
-        ),
-        "backwards": Wrong(
-            "the blocks are applied from the last to the first",
-            "`blocks[0]` is the one that gets the input.",
-            STACK,
-        ),
-        "one block": Wrong(
-            "the first block is applied again and again",
-            "Each of the blocks has learned weights of its own. Which of them do you use?",
-            STACK,
-        ),
-        "first only": Wrong(
-            "only the first block is used: the function returns inside the loop",
-            "How often does your loop go round? How far is the `return` indented?",
-            STACK,
-        ),
-        "not the last": Wrong(
-            "the last block is left out", "How often does your loop go round? Count the blocks.", STACK
-        ),
-        "not the first": Wrong(
-            "the first block is left out", "How often does your loop go round? Count the blocks.", STACK
-        ),
-    },
+    norms=wrongs(
+        PRE_AND_POST,
+        """
+        none: the normalisation at the end is missing
+            Each block adds to the sum, and in a pre-norm stack nobody normalises it on the way. What is to be
+            done with it before it is read?
+        after every: the normalisation stands after every block
+            The blocks normalise what their steps get by themselves. The one that you are given belongs to the
+            end of the stack.
+        start: the normalisation stands at the start of the stack, and not at its end
+            Every pre-norm block normalises what its own steps get. What is it that nobody has normalised yet,
+            when the last block is done?
+        both ends: the normalisation stands at the start of the stack, and once more at its end
+            Every pre-norm block normalises what its own steps get. Which numbers has nobody normalised when
+            the last block is done?
+        before every: the input of every block is normalised
+            The blocks are pre-norm: each normalises what its own steps get, and carries the sum on as it is.
+            Where does the normalisation that you are given belong?
+        """,
+    ),
+    applied=wrongs(
+        STACK,
+        """
+        first inputs: every block gets the input of the first one
+            A block is to go on where the last one stopped. In yours, all but the last have worked for
+            nothing.
+        summed: what the blocks make of the same input is added up
+            A block is to go on where the last one stopped, and ask about what that has found.
+        added: the input of each block is added to its output once more
+            The residuals are inside the blocks: each returns its input and what it has added.
+            (transformer#residuals)
+        backwards: the blocks are applied from the last to the first
+            `blocks[0]` is the one that gets the input.
+        one block: the first block is applied again and again
+            Each of the blocks has learned weights of its own. Which of them do you use?
+        first only: only the first block is used: the function returns inside the loop
+            How often does your loop go round? How far is the `return` indented?
+        not the last: the last block is left out
+            How often does your loop go round? Count the blocks.
+        not the first: the first block is left out
+            How often does your loop go round? Count the blocks.
+        """,
+    ),
 )
 def any_stack(x, blocks, norm, *, masked="all", mask="", norms="end", applied=""):
     allowed = past(x, mask)
@@ -1637,145 +1381,97 @@ stack_parameters = Task(
 
 
 @stack_parameters.made_of(
-    decoder={
-        "like encoder": Wrong(
-            "the decoder's blocks are counted like those of the encoder",
-            """A block of the decoder has one step more. It looks at the encoder's output, with weights of its
-            own.""",
-            SIZES,
-        ),
-        "without norm": Wrong(
-            "the cross-attention is counted without its normalisation",
-            "Each step has a layer normalisation. How many steps has a block of the decoder?",
-            SIZES,
-        ),
-        "two mlps": Wrong(
-            "a block of the decoder is counted as two of the encoder, with two MLPs",
-            "It has one step more, not two. How many attentions, MLPs and normalisations are there in it?",
-            THREE_FORMS,
-        ),
-        "three attentions": Wrong(
-            "a block of the decoder is counted with three attentions",
-            "One looks at what is written, one at the source. How many steps has the block?",
-            THREE_FORMS,
-        ),
-    },
-    norms={
-        "none": Wrong(
-            "the layer normalisations are left out",
-            "They learn, too: a gain and a bias for each feature.",
-            NORMALISATION,
-        ),
-        "gains": Wrong(
-            "each layer normalisation is counted with one vector instead of two",
-            "A gain multiplies each feature, and something is added to it afterwards.",
-            NORMALISATION,
-        ),
-        "two numbers": Wrong(
-            "each layer normalisation is counted with two numbers, whatever the number of features",
-            "Mean and variance are not learned. What is learned is one gain and one bias *for each feature*.",
-            NORMALISATION,
-        ),
-        "one a block": Wrong(
-            "one layer normalisation is counted for each block, and not for each step",
-            "Each step of a block has its own. How many steps are there in each kind of block?",
-            BLOCK,
-        ),
-        "ends": Wrong(
-            "the normalisations at the end of the stacks are counted",
-            "Asked for are the blocks only. Which of what you have counted belongs to no block?",
-            PRE_AND_POST,
-        ),
-    },
-    attention_biases={
-        "none": Wrong(
-            "the biases of the attention are left out",
-            "The attention's four matrices have a bias each, in these blocks.",
-            SIZES,
-        ),
-        "one": Wrong(
-            "the attention is counted with one bias",
-            "A vector is added after each of its four matrices.",
-            SIZES,
-        ),
-        "three": Wrong(
-            "the attention is counted with three biases",
-            "A vector is added after each of its four matrices.",
-            SIZES,
-        ),
-    },
-    attention={
-        "three": Wrong(
-            "W_O is left out",
-            "Each attention has three matrices for its heads, and one more that mixes them.",
-            "multihead#counting-parameters",
-        ),
-        "one": Wrong(
-            "the attention is counted with one matrix",
-            "Each attention has three matrices for its heads, and one more that mixes them.",
-            "multihead#counting-parameters",
-        ),
-    },
-    mlp_biases={
-        "none": Wrong(
-            "the biases of the MLP are left out",
-            """After each of its two matrices, a vector is added. How long is the first, and how long the
-            second?""",
-            THINK,
-        ),
-        "hidden": Wrong(
-            "both biases of the MLP are counted with the hidden features",
-            "A bias is as long as what it is added to. To what is the second one added?",
-            THINK,
-        ),
-        "model": Wrong(
-            "both biases of the MLP are counted with the features of the model",
-            "A bias is as long as what it is added to. To what is the first one added?",
-            THINK,
-        ),
-        "first": Wrong(
-            "the MLP is counted without its second bias",
-            "After each of its two matrices, a vector is added.",
-            THINK,
-        ),
-        "second": Wrong(
-            "the MLP is counted without its first bias",
-            "After each of its two matrices, a vector is added.",
-            THINK,
-        ),
-    },
-    mlp={
-        "half": Wrong(
-            "the MLP is counted with one of its two matrices",
-            "One matrix leads from the model's features to the hidden ones, and another one back.",
-            THINK,
-        ),
-        "left out": Wrong(
-            "the MLPs are left out", "Each block fetches, and then it thinks. With what?", THINK
-        ),
-    },
-    stacks={
-        "decoder": Wrong(
-            "the encoder is left out",
-            "Both stacks learn. The decoder looks at what the encoder's blocks have made of the source.",
-            THREE_FORMS,
-        ),
-        "encoder": Wrong(
-            "the decoder is left out",
-            "Both stacks learn. Which of your arguments do you not use?",
-            THREE_FORMS,
-        ),
-        "exchanged": Wrong(
-            "encoder and decoder are exchanged",
-            "Which of the two has blocks that look at another sequence, with an attention more?",
-            THREE_FORMS,
-        ),
-        "one each": Wrong(
-            "one block of each kind is counted",
-            "Every block of a stack has weights of its own. How many blocks are there?",
-            STACK,
-        ),
-    },
+    decoder=wrongs(
+        SIZES,
+        """
+        like encoder: the decoder's blocks are counted like those of the encoder
+            A block of the decoder has one step more. It looks at the encoder's output, with weights of its
+            own.
+        without norm: the cross-attention is counted without its normalisation
+            Each step has a layer normalisation. How many steps has a block of the decoder?
+        two mlps: a block of the decoder is counted as two of the encoder, with two MLPs
+            It has one step more, not two. How many attentions, MLPs and normalisations are there in it?
+            (transformer#three-forms)
+        three attentions: a block of the decoder is counted with three attentions
+            One looks at what is written, one at the source. How many steps has the block?
+            (transformer#three-forms)
+        """,
+    ),
+    norms=wrongs(
+        NORMALISATION,
+        """
+        none: the layer normalisations are left out
+            They learn, too: a gain and a bias for each feature.
+        gains: each layer normalisation is counted with one vector instead of two
+            A gain multiplies each feature, and something is added to it afterwards.
+        two numbers: each layer normalisation is counted with two numbers, whatever the number of features
+            Mean and variance are not learned. What is learned is one gain and one bias *for each feature*.
+        one a block: one layer normalisation is counted for each block, and not for each step
+            Each step of a block has its own. How many steps are there in each kind of block?
+            (transformer#block-in-full)
+        ends: the normalisations at the end of the stacks are counted
+            Asked for are the blocks only. Which of what you have counted belongs to no block?
+            (transformer#pre-and-post)
+        """,
+    ),
+    attention_biases=wrongs(
+        SIZES,
+        """
+        none: the biases of the attention are left out
+            The attention's four matrices have a bias each, in these blocks.
+        one: the attention is counted with one bias
+            A vector is added after each of its four matrices.
+        three: the attention is counted with three biases
+            A vector is added after each of its four matrices.
+        """,
+    ),
+    attention=wrongs(
+        "multihead#counting-parameters",
+        """
+        three: W_O is left out
+            Each attention has three matrices for its heads, and one more that mixes them.
+        one: the attention is counted with one matrix
+            Each attention has three matrices for its heads, and one more that mixes them.
+        """,
+    ),
+    mlp_biases=wrongs(
+        THINK,
+        """
+        none: the biases of the MLP are left out
+            After each of its two matrices, a vector is added. How long is the first, and how long the second?
+        hidden: both biases of the MLP are counted with the hidden features
+            A bias is as long as what it is added to. To what is the second one added?
+        model: both biases of the MLP are counted with the features of the model
+            A bias is as long as what it is added to. To what is the first one added?
+        first: the MLP is counted without its second bias
+            After each of its two matrices, a vector is added.
+        second: the MLP is counted without its first bias
+            After each of its two matrices, a vector is added.
+        """,
+    ),
+    mlp=wrongs(
+        THINK,
+        """
+        half: the MLP is counted with one of its two matrices
+            One matrix leads from the model's features to the hidden ones, and another one back.
+        left out: the MLPs are left out
+            Each block fetches, and then it thinks. With what?
+        """,
+    ),
+    stacks=wrongs(
+        THREE_FORMS,
+        """
+        decoder: the encoder is left out
+            Both stacks learn. The decoder looks at what the encoder's blocks have made of the source.
+        encoder: the decoder is left out
+            Both stacks learn. Which of your arguments do you not use?
+        exchanged: encoder and decoder are exchanged
+            Which of the two has blocks that look at another sequence, with an attention more?
+        one each: one block of each kind is counted
+            Every block of a stack has weights of its own. How many blocks are there?
+            (transformer#transformer-stack)
+        """,
+    ),
 )
 def any_parameters(
     model_dim,
@@ -1893,90 +1589,57 @@ inputs_and_targets = Task(
 
 
 @inputs_and_targets.made_of(
-    shift={
-        "none": Wrong(
-            "the target is not shifted: each position is to predict itself",
-            """A position sees itself, so it could copy, with a loss of 0 and nothing learned. What is it to
-            predict?""",
-            NEXT_LETTER,
-        ),
-        "whole": Wrong(
-            "the whole sequence is both input and target",
-            """A position sees itself, so it could copy, with a loss of 0 and nothing learned. What is it to
-            predict?""",
-            NEXT_LETTER,
-        ),
-        "back": Wrong(
-            "the shift goes the wrong way: each position is to predict the one before",
-            """The one before is in the past, where a causal model can look. The input begins with the first
-            token. What is its target? And which of the two is to be returned first?""",
-            NEXT_LETTER,
-        ),
-        "two": Wrong(
-            "the shift is two positions wide",
-            """Between the last thing that a position sees and the one that it predicts, nothing is to be left
-            out.""",
-            NEXT_LETTER,
-        ),
-        "rolled": Wrong(
-            "the last position is to predict the first: the shift goes round in a circle",
-            """`roll` puts what falls off the end at the beginning. What comes after the last one is not
-            known, so the last one has no target. What follows for the input?""",
-            NEXT_LETTER,
-        ),
-        "rolled back": Wrong(
-            "the shift goes the wrong way, round in a circle",
-            "`roll` puts what falls off one end at the other. And is a position to predict the one before?",
-            NEXT_LETTER,
-        ),
-        "end only": Wrong(
-            "only the last position has a target",
-            """A causal model predicts at every position at once, each from its own past. A sequence of a
-            hundred gives that many lessons instead of one.""",
-            NEXT_LETTER,
-        ),
-        "cut": Wrong(
-            "the last token is dropped from both",
-            "The input lacks its last token since nothing comes after it. What does the target lack?",
-            NEXT_LETTER,
-        ),
-        "long input": Wrong(
-            "the input keeps its last token, for which there is no target",
-            """Input and target go together position by position. What would the last position of yours
-            predict?""",
-            NEXT_LETTER,
-        ),
-        "long target": Wrong(
-            "the target keeps the first token, which nothing predicts",
-            """Input and target go together position by position. From what would the first token be
-            predicted?""",
-            NEXT_LETTER,
-        ),
-    },
-    along={
-        "first": Wrong(
-            "the shift is along the first dimension, which with a batch counts the sequences",
-            """With a batch, yours predicts one sequence from another. Which dimension are the positions,
-            counted from the back?""",
-            NEXT_LETTER,
-        ),
-        "dim 1": Wrong(
-            "dimension 1 is cut, which is right for exactly one batch dimension",
-            """A passage may come alone, or with several batch dimensions in front. How do you name the
-            dimension of the positions when you count from the back?""",
-            NEXT_LETTER,
-        ),
-    },
-    form={
-        "floats": Wrong(
-            "the tokens become floating-point numbers",
-            "Tokens are the numbers of letters or words, by which a row of a table is found.",
-            NEXT_LETTER,
-        ),
-        "stacked": Wrong(
-            "input and targets come as one tensor", "Asked for are two tensors, as a tuple.", NEXT_LETTER
-        ),
-    },
+    shift=wrongs(
+        NEXT_LETTER,
+        """
+        none: the target is not shifted: each position is to predict itself
+            A position sees itself, so it could copy, with a loss of 0 and nothing learned. What is it to
+            predict?
+        whole: the whole sequence is both input and target
+            A position sees itself, so it could copy, with a loss of 0 and nothing learned. What is it to
+            predict?
+        back: the shift goes the wrong way: each position is to predict the one before
+            The one before is in the past, where a causal model can look. The input begins with the first
+            token. What is its target? And which of the two is to be returned first?
+        two: the shift is two positions wide
+            Between the last thing that a position sees and the one that it predicts, nothing is to be left
+            out.
+        rolled: the last position is to predict the first: the shift goes round in a circle
+            `roll` puts what falls off the end at the beginning. What comes after the last one is not known,
+            so the last one has no target. What follows for the input?
+        rolled back: the shift goes the wrong way, round in a circle
+            `roll` puts what falls off one end at the other. And is a position to predict the one before?
+        end only: only the last position has a target
+            A causal model predicts at every position at once, each from its own past. A sequence of a hundred
+            gives that many lessons instead of one.
+        cut: the last token is dropped from both
+            The input lacks its last token since nothing comes after it. What does the target lack?
+        long input: the input keeps its last token, for which there is no target
+            Input and target go together position by position. What would the last position of yours predict?
+        long target: the target keeps the first token, which nothing predicts
+            Input and target go together position by position. From what would the first token be predicted?
+        """,
+    ),
+    along=wrongs(
+        NEXT_LETTER,
+        """
+        first: the shift is along the first dimension, which with a batch counts the sequences
+            With a batch, yours predicts one sequence from another. Which dimension are the positions, counted
+            from the back?
+        dim 1: dimension 1 is cut, which is right for exactly one batch dimension
+            A passage may come alone, or with several batch dimensions in front. How do you name the dimension
+            of the positions when you count from the back?
+        """,
+    ),
+    form=wrongs(
+        NEXT_LETTER,
+        """
+        floats: the tokens become floating-point numbers
+            Tokens are the numbers of letters or words, by which a row of a table is found.
+        stacked: input and targets come as one tensor
+            Asked for are two tensors, as a tuple.
+        """,
+    ),
 )
 def any_targets(tokens, *, shift="one", along="positions", form="pair"):
     dim = {"first": 0, "dim 1": 1}.get(along, -1)
@@ -2117,128 +1780,77 @@ greedy_decode = Task(
 
 
 @greedy_decode.made_of(
-    result={
-        "end": Wrong(
-            "the end is part of the result",
-            "The end says that the word is complete. It is not one of its letters.",
-            WRITING,
-        ),
-        "start": Wrong(
-            "the start is part of the result",
-            """The start is there so that there is something to look at when the first letter is written. It
-            is not one of the letters.""",
-            WRITING,
-        ),
-        "both": Wrong(
-            "start and end are both part of the result",
-            "They say where the word begins and that it is complete. They are not letters of it.",
-            WRITING,
-        ),
-        "cut": Wrong(
-            "the last letter is always cut off",
-            "Is it always the sign of the end that stands there? With max_length it may be a letter.",
-            WRITING,
-        ),
-        "backwards": Wrong(
-            "the letters are in the opposite order", "The letter that is written first stands first.", WRITING
-        ),
-    },
-    stops={
-        "never at the end": Wrong(
-            "the end is not noticed: letters are written up to max_length",
-            "The model says itself when it is done. Compare each letter with `end` before you go on.",
-            WRITING,
-        ),
-        "at the start": Wrong(
-            "writing stops at a start, as if it were the end",
-            """The start is a letter like any other once the writing has begun. What says that the word is
-            complete?""",
-            WRITING,
-        ),
-        "too soon": Wrong(
-            "one letter fewer than max_length is written",
-            """`written` begins with the start, which does not count. How long may it become? And if you cut
-            something off at the end: is it always the sign of the end that stands there?""",
-            WRITING,
-        ),
-        "too late": Wrong(
-            "one letter more than max_length is written",
-            "`written` begins with the start, which does not count. How long may it become?",
-            WRITING,
-        ),
-        "no limit": Wrong(
-            "`max_length` is not looked at",
-            "A model that never finds an end would write for ever. When else is it to stop?",
-            WRITING,
-        ),
-        "after one": Wrong(
-            "only one letter is written: the function returns inside the loop",
-            "How often does your loop go round? How far is the `return` indented?",
-            WRITING,
-        ),
-    },
-    row={
-        "first": Wrong(
-            "every letter is chosen as if nothing but the start had been written",
-            """Either what has been written is not handed back to the model, or the wrong row of the scores is
-            read. Each row says what comes after a position. After which position do you want to go on?""",
-            WRITING,
-        ),
-        "all": Wrong(
-            "the largest of all scores is looked for, in all the rows",
-            """`argmax()` without a row looks through the whole matrix, and counts on from row to row. Which
-            row says what comes next?""",
-            WRITING,
-        ),
-        "column": Wrong(
-            "the last column is searched instead of the last row",
-            "A row belongs to a position of what is written, and has a score for each letter.",
-            WRITING,
-        ),
-        "sum": Wrong(
-            "the scores of all rows are added up",
-            "Each row says what comes after a position. After which position do you want to go on?",
-            WRITING,
-        ),
-        "smallest": Wrong(
-            "the letter with the lowest score is written", "A high score is for a likely letter.", WRITING
-        ),
-        "before the last": Wrong(
-            "the row before the last one is read",
-            "Each row says what comes after a position. After which position do you want to go on?",
-            WRITING,
-        ),
-        "second": Wrong(
-            "the letter with the second highest score is written",
-            "Greedy means: always the best one, as it looks at this moment.",
-            WRITING,
-        ),
-    },
-    handed={
-        "last": Wrong(
-            "only the last letter is handed to the model, not all that is written",
-            """Attention looks at all letters before. If you hand over only the last one, there is nothing
-            else to look at, and every letter stands at position 0.""",
-            WRITING,
-        ),
-        "without start": Wrong(
-            "the start is not handed to the model again after the first letter",
-            """The model has learned with the start in front of every word. Without it, all the letters stand
-            one place too early.""",
-            WRITING,
-        ),
-        "nothing": Wrong(
-            "the first letter is written from nothing, without the start",
-            """The model must have something to look at when it writes its first letter. What is the start
-            for?""",
-            WRITING,
-        ),
-        "backwards": Wrong(
-            "what has been written is handed over from the last letter to the first",
-            "The model has learned to read from the start on. In which order do the letters stand?",
-            WRITING,
-        ),
-    },
+    result=wrongs(
+        WRITING,
+        """
+        end: the end is part of the result
+            The end says that the word is complete. It is not one of its letters.
+        start: the start is part of the result
+            The start is there so that there is something to look at when the first letter is written. It is
+            not one of the letters.
+        both: start and end are both part of the result
+            They say where the word begins and that it is complete. They are not letters of it.
+        cut: the last letter is always cut off
+            Is it always the sign of the end that stands there? With max_length it may be a letter.
+        backwards: the letters are in the opposite order
+            The letter that is written first stands first.
+        """,
+    ),
+    stops=wrongs(
+        WRITING,
+        """
+        never at the end: the end is not noticed: letters are written up to max_length
+            The model says itself when it is done. Compare each letter with `end` before you go on.
+        at the start: writing stops at a start, as if it were the end
+            The start is a letter like any other once the writing has begun. What says that the word is
+            complete?
+        too soon: one letter fewer than max_length is written
+            `written` begins with the start, which does not count. How long may it become? And if you cut
+            something off at the end: is it always the sign of the end that stands there?
+        too late: one letter more than max_length is written
+            `written` begins with the start, which does not count. How long may it become?
+        no limit: `max_length` is not looked at
+            A model that never finds an end would write for ever. When else is it to stop?
+        after one: only one letter is written: the function returns inside the loop
+            How often does your loop go round? How far is the `return` indented?
+        """,
+    ),
+    row=wrongs(
+        WRITING,
+        """
+        first: every letter is chosen as if nothing but the start had been written
+            Either what has been written is not handed back to the model, or the wrong row of the scores is
+            read. Each row says what comes after a position. After which position do you want to go on?
+        all: the largest of all scores is looked for, in all the rows
+            `argmax()` without a row looks through the whole matrix, and counts on from row to row. Which row
+            says what comes next?
+        column: the last column is searched instead of the last row
+            A row belongs to a position of what is written, and has a score for each letter.
+        sum: the scores of all rows are added up
+            Each row says what comes after a position. After which position do you want to go on?
+        smallest: the letter with the lowest score is written
+            A high score is for a likely letter.
+        before the last: the row before the last one is read
+            Each row says what comes after a position. After which position do you want to go on?
+        second: the letter with the second highest score is written
+            Greedy means: always the best one, as it looks at this moment.
+        """,
+    ),
+    handed=wrongs(
+        WRITING,
+        """
+        last: only the last letter is handed to the model, not all that is written
+            Attention looks at all letters before. If you hand over only the last one, there is nothing else
+            to look at, and every letter stands at position 0.
+        without start: the start is not handed to the model again after the first letter
+            The model has learned with the start in front of every word. Without it, all the letters stand one
+            place too early.
+        nothing: the first letter is written from nothing, without the start
+            The model must have something to look at when it writes its first letter. What is the start for?
+        backwards: what has been written is handed over from the last letter to the first
+            The model has learned to read from the start on. In which order do the letters stand?
+        """,
+    ),
 )
 def any_decoding(
     next_scores, start, end, max_length, *, result="letters", stops="", row="last", handed="all"
