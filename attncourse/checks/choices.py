@@ -330,7 +330,7 @@ def scaled(scores: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: str
 
 def normalised(scores: Tensor, axis: str, normaliser: str) -> Tensor:
     """The weights, with choices of `AXIS` and `NORMALISER`."""
-    axes = {"keys": (-1,), "queries": (-2,), "dim 0": (0,), "dim 1": (1,), "dim 2": (2,)}
+    axes = {"keys": (-1,), "queries": (-2,), "heads": (-3,), "dim 0": (0,), "dim 1": (1,), "dim 2": (2,)}
     dims = axes.get(axis, tuple(range(scores.dim())))
     top = scores.amax(dims, keepdim=True)
     match normaliser:
