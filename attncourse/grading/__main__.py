@@ -5,15 +5,23 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
+from importlib import import_module
 
-from attncourse.grading import simulate
-from attncourse.grading.cluster import ClusterLost, Results, cluster_at, local_cluster, on_cluster, one_by_one
+from attncourse.grading.cluster import (
+    ClusterLost,
+    Outcome,
+    Results,
+    Work,
+    cluster_at,
+    local_cluster,
+    on_cluster,
+    one_by_one,
+)
 from attncourse.grading.course import LOG, Course, Marks
-from attncourse.grading.grader import Failed, Graded, Job, NotGraded, Unit
+from attncourse.grading.grader import Failed, Graded, Grader, Job, NotGraded, Page, PageJob, Unit
 from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
 
@@ -28,6 +36,9 @@ exercise, or this package with its checks (--force for another reason, such as
 a changed nbgrader_config.py). A run that was interrupted, however it was, goes
 on where it stopped. Marks and comments given by hand are kept."""
 
+# What else there is to do, each in the module of its name.
+COMMANDS = ("release", "simulate")
+
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
 2 if the command was used wrongly, 130 if it was interrupted"""
@@ -35,8 +46,8 @@ exit status: 0 if every submission was graded, 1 if one could not be,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["simulate"]:
-        return simulate.main(arguments[1:])
+    if arguments and arguments[0] in COMMANDS:
+        return import_module(f"attncourse.grading.{arguments[0]}").main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m attncourse.grading",
         description=DESCRIPTION,
@@ -76,20 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
 
-    if not Path("nbgrader_config.py").is_file():
-        parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
-    try:
-        course = Course(options.isolation)
-    except Exception as error:
-        parser.error(f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}")
-    known = course.units()
-    for unit in options.units:
-        if unit not in known:
-            parser.error(f"no unit is called {unit!r}: the course has {', '.join(known) or 'none'}")
+    course = Course.here(parser, options.isolation)
+    units, known = course.chosen(options.units, parser), course.units()
     if not course.submitted.is_dir():
         parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
 
-    units = sorted(set(options.units)) or known
     with course.alone() as alone:
         if not alone:
             parser.error("another run is grading in this folder")
@@ -103,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 130
         if not submissions:
             print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
+    problems += course.problems
     if problems:
         print(f"\nTo look at ({LOG} has the details):")
         for problem in sorted(problems, key=lambda problem: (not problem.ungraded, problem.place)):
@@ -127,36 +130,66 @@ class Run:
         self.submissions = submissions
         self.problems = problems
         self.graded: set[Submission] = set()
+        self.units: dict[str, Unit] = {}
         self.points = {unit: course.points(unit) for unit in {one.unit for one in submissions}}
 
     def grade(self, options: argparse.Namespace) -> None:
-        """Grade what is not graded yet, and write down each as soon as it is done."""
+        """Grade what is not graded yet, and write down each as soon as it is done; then give feedback."""
         ahead = self._ahead(options.force)
-        units = self._units({one.unit for one in ahead})
-        ahead = [one for one in ahead if one.unit in units]
-        if not ahead:
+        self._prepare({one.unit for one in ahead})
+        ahead = [one for one in ahead if one.unit in self.units]
+        pages = self._pages() if not ahead else {}
+        if not ahead and not pages:
             return
-        progress = Progress(len(ahead))
-        work = self._work(ahead, units, progress)
         try:
-            with ExitStack() as stack:
-                stack.callback(progress.close)
-                results: Results
-                if options.scheduler:
-                    client = stack.enter_context(cluster_at(options.scheduler))
-                    results = on_cluster(client, work, options.limit)
-                elif (workers := min(options.workers, len(ahead))) > 1:
-                    results = on_cluster(stack.enter_context(local_cluster(workers)), work, options.limit)
-                else:
-                    results = one_by_one(work, options.limit)
-                stack.callback(results.close)
-                for submission, unit, job, result in results:
-                    self._keep(submission, unit, job, result, progress)
+            with graders(options, len(ahead) or len(pages)) as do:
+                if ahead:
+                    self._grade(ahead, do)
+                    pages = self._pages()
+                self._give_feedback(pages, do)
         except ClusterLost as reason:
             rest = len(self.submissions) - len(self.graded)
             self.problems.append(
                 Problem("the workers", f"{reason}; {rest} submissions are left: run this again")
             )
+
+    def _grade(self, ahead: Sequence[Submission], do: Callable[[Work], Results]) -> None:
+        progress = Progress(len(ahead))
+        results = do(self._work(ahead, progress))
+        try:
+            for submission, unit, job, result in results:
+                self._keep(submission, unit, job, result, progress)
+        finally:
+            results.close()
+            progress.close()
+
+    def _give_feedback(self, pages: dict[Submission, PageJob], do: Callable[[Work], Results]) -> None:
+        """Make the pages of feedback that are not there, or say something else than the gradebook."""
+        self._prepare({one.unit for one in pages})
+        work = [(one, self.units[one.unit], job) for one, job in pages.items() if one.unit in self.units]
+        for submission, _, job, result in do(work):
+            try:
+                if not isinstance(job, PageJob) or not isinstance(result, Page):
+                    raise NotGraded(result.words if isinstance(result, Failed) else "came back as no page")
+                self.course.give_feedback(submission, job, result)
+            except (NotGraded, OSError) as reason:
+                place = f"{submission.student}, {submission.unit}"
+                self.problems.append(Problem(place, f"has no page of feedback: {reason}"))
+
+    def _pages(self) -> dict[Submission, PageJob]:
+        """What is to be said to whom, where it is not said yet; late penalties are brought up to date."""
+        pages = {}
+        for submission in self.submissions:
+            if submission not in self.graded:
+                continue
+            try:
+                job = self.course.settle(submission)
+            except (NotGraded, OSError) as reason:
+                self.problems.append(Problem(f"{submission.student}, {submission.unit}", str(reason)))
+                continue
+            if job is not None:
+                pages[submission] = job
+        return pages
 
     def report(self) -> None:
         """Print and write everyone's marks, and note what a person should look at."""
@@ -186,17 +219,16 @@ class Run:
         remarks = list(self.course.remarks(submission))
         self.problems += remarks
         marks, about = self.course.marks(submission), self.course.about(submission)
-        return Entry(submission.student, marks, about, [one.words for one in remarks])
+        penalty = self.course.penalty(submission)
+        return Entry(submission.student, marks, about, [one.words for one in remarks], penalty)
 
-    def _units(self, names: Iterable[str]) -> dict[str, Unit]:
-        """What graders have to know of each unit that can be graded."""
-        units = {}
-        for name in sorted(names):
+    def _prepare(self, names: Iterable[str]) -> None:
+        """Find out what graders have to know of each unit that can be graded."""
+        for name in sorted(set(names) - self.units.keys()):
             try:
-                units[name] = self.course.prepare(name)
+                self.units[name] = self.course.prepare(name)
             except NotGraded as reason:
                 self.problems.append(Problem(name, f"is not graded at all: {reason}"))
-        return units
 
     def _ahead(self, force: bool) -> list[Submission]:
         """The submissions that have to be graded, after a line about those that have not."""
@@ -221,7 +253,7 @@ class Run:
         return ahead
 
     def _work(
-        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: "Progress"
+        self, ahead: Sequence[Submission], progress: "Progress"
     ) -> Iterator[tuple[Submission, Unit, Job]]:
         """What is to be graded, read when it is its turn."""
         for submission in ahead:
@@ -230,23 +262,25 @@ class Run:
             except (NotGraded, OSError) as reason:
                 self._fail(submission, reason, progress)
             else:
-                yield submission, units[submission.unit], job
+                yield submission, self.units[submission.unit], job
 
     def _keep(
-        self, submission: Submission, unit: Unit, job: Job, result: Graded | Failed, progress: "Progress"
+        self, submission: Submission, unit: Unit, job: Job | PageJob, result: Outcome, progress: "Progress"
     ) -> None:
         try:
             if isinstance(result, Failed):
                 self.course.log(submission, result.log)
                 raise NotGraded(result.words)
+            assert isinstance(job, Job)
+            assert isinstance(result, Graded)
             self.course.keep(submission, job, result, unit)
         except Exception as reason:  # of the gradebook's and of the disk's: the others go on
             self._fail(submission, reason, progress)
         else:
             self.graded.add(submission)
-            marks = self.course.marks(submission)
+            earned = total(self.course.marks(submission), self.course.penalty(submission))
             most = sum(self.points[submission.unit].values())
-            progress.done(f"{submission.student}, {submission.unit}: {total(marks):g} of {most:g} points")
+            progress.done(f"{submission.student}, {submission.unit}: {earned:g} of {most:g} points")
 
     def _fail(self, submission: Submission, reason: Exception, progress: "Progress") -> None:
         words = str(reason) if isinstance(reason, NotGraded) else f"{type(reason).__name__}: {reason}"
@@ -261,20 +295,41 @@ class Run:
         progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
 
 
-def total(marks: Marks) -> float:
-    return sum(mark or 0 for mark in marks.values())
+@contextmanager
+def graders(options: argparse.Namespace, number: int) -> Iterator[Callable[[Work], Results]]:
+    """Whoever does so many jobs: workers elsewhere, or here several or one."""
+    if options.scheduler:
+        with cluster_at(options.scheduler) as client:
+            yield lambda work: on_cluster(client, work, options.limit)
+    elif (workers := min(options.workers, number)) > 1:
+        with local_cluster(workers) as client:
+            yield lambda work: on_cluster(client, work, options.limit)
+    else:
+        grader = Grader(options.limit)
+        try:
+            yield lambda work: one_by_one(grader, work)
+        finally:
+            grader.close()
+
+
+def total(marks: Marks, penalty: float = 0) -> float:
+    """The points of a submission, as they count."""
+    return max(0.0, sum(mark or 0 for mark in marks.values()) - penalty)
 
 
 def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list[str]:
     """A line for each student with the marks of every task, numbered, and what the numbers mean."""
     width = max(len(name) for name in [*(entry.student for entry in entries), "student"])
     numbers = "".join(f"{number:>5}" for number in range(1, len(points) + 1))
+    late = any(entry.penalty for entry in entries)
+    numbers += "   late" * late
     lines = ["", f"{unit}, {sum(points.values()):g} points", f"{'student':<{width}}{numbers}    sum"]
     for entry in entries:
         cells = "  not graded"
         if entry.graded:
             scores = (entry.marks.get(name) for name in points)
             cells = "".join(f"{'?' if score is None else format(score, 'g'):>5}" for score in scores)
+            cells += f"{-entry.penalty if entry.penalty else 0:>7g}" * late
             cells += f"{entry.total:>7g}"
         lines.append(f"{entry.student:<{width}}{cells}")
     legend = [

@@ -13,25 +13,23 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from attncourse.grading.grader import Failed, Graded, Grader, Job, Unit
+from attncourse.grading.grader import Failed, Graded, Grader, Job, Page, PageJob, Unit
 from attncourse.grading.submitted import Submission
 
-Work = Iterable[tuple[Submission, Unit, Job]]
-Results = Generator[tuple[Submission, Unit, Job, Graded | Failed], None, None]
+Item = tuple[Submission, Unit, Job | PageJob]
+Outcome = Graded | Page | Failed
+Work = Iterable[Item]
+Results = Generator[tuple[Submission, Unit, Job | PageJob, Outcome], None, None]
 
 
 class ClusterLost(Exception):
     """The cluster cannot be reached, or not any more."""
 
 
-def one_by_one(work: Work, limit: float) -> Results:
+def one_by_one(grader: Grader, work: Work) -> Results:
     """Grade one submission after the other, without Dask."""
-    grader = Grader(limit)
-    try:
-        for submission, unit, job in work:
-            yield submission, unit, job, grader.grade(unit, job)
-    finally:
-        grader.close()
+    for submission, unit, job in work:
+        yield submission, unit, job, grader.grade(unit, job)
 
 
 @contextmanager
@@ -100,10 +98,10 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
     warnings.filterwarnings("ignore", message="Sending large graph")
     work = iter(work)
     units: dict[str, Any] = {}
-    waiting: dict[Any, tuple[Submission, Unit, Job]] = {}
+    waiting: dict[Any, Item] = {}
     arriving = as_completed()
 
-    def send(submission: Submission, unit: Unit, job: Job) -> None:
+    def send(submission: Submission, unit: Unit, job: Job | PageJob) -> None:
         if unit.name not in units:
             # As a task, not as scattered data: it is made anew when all workers that had it are lost.
             units[unit.name] = client.submit(_itself, unit, pure=False)
@@ -119,7 +117,7 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
     refill()
     for future in arriving:
         submission, unit, job = waiting.pop(future.key)
-        result: Graded | Failed
+        result: Outcome
         try:
             result = future.result()
         except KilledWorker as error:
@@ -136,7 +134,7 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
 _OF_THREAD = threading.local()
 
 
-def _grade(unit: Unit, job: Job, limit: float) -> Graded | Failed:
+def _grade(unit: Unit, job: Job | PageJob, limit: float) -> Outcome:
     """Grade on a worker, in a process that this thread of the worker keeps for it."""
     if not hasattr(_OF_THREAD, "grader"):
         _OF_THREAD.grader = Grader(limit)

@@ -1,10 +1,15 @@
-"""Feedback pages as nbgrader makes them, without translating their templates anew for every student."""
+"""Feedback pages: what each student gets, made from the graded notebook and the gradebook."""
 
+import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
 from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
 from nbconvert.exporters import HTMLExporter
+
+from attncourse.grading.grader import PageJob
 
 
 class _Memory(BytecodeCache):
@@ -31,3 +36,13 @@ class FeedbackExporter(HTMLExporter):
         environment: Any = super()._create_environment()
         environment.bytecode_cache = self._memory
         return environment
+
+
+def fingerprint(job: PageJob) -> str:
+    """What identifies a page of feedback: all that it is made from."""
+    said = [job.student, job.name, sorted(job.grades.items()), sorted(job.comments.items()), job.penalty]
+    whole = hashlib.sha256(job.notebook + json.dumps(said).encode())
+    for path in sorted(Path(__file__).parent.glob("feedback*")):
+        if path.is_file():
+            whole.update(path.read_bytes())
+    return whole.hexdigest()
