@@ -89,6 +89,8 @@ def adapt(gradebook: Any, unit: str, notebook: NotebookNode) -> list[str]:
         A sentence for each task that a person had marked and that is no more, with the marks.
     """
     known = gradebook.find_notebook(unit, unit)
+    if not known.submissions:  # nbgrader makes all of it anew
+        return []
     named = [cell for cell in notebook.cells if "grade_id" in cell.metadata.get("nbgrader", {})]
     sentences = []
     for kind, belongs, records in KINDS:
@@ -105,9 +107,8 @@ def adapt(gradebook: Any, unit: str, notebook: NotebookNode) -> list[str]:
                 about |= {"max_score": wanted[name].metadata.nbgrader.points}
                 about |= {"cell_type": wanted[name].cell_type}
             cell = kind(**about)
-            for submission in known.submissions:
-                for record in records:
-                    record(cell=cell, notebook=submission)
+            rows = [record(cell=cell, notebook=one) for one in known.submissions for record in records]
+            gradebook.db.add_all([cell, *rows])
     stored = {
         cell.metadata.nbgrader.grade_id: cell
         for cell in named
@@ -117,7 +118,7 @@ def adapt(gradebook: Any, unit: str, notebook: NotebookNode) -> list[str]:
     for name in there.keys() - stored.keys():
         gradebook.db.delete(there[name])
     for name in stored.keys() - there.keys():
-        SourceCell(name=name, notebook=known, cell_type=stored[name].cell_type)
+        gradebook.db.add(SourceCell(name=name, notebook=known, cell_type=stored[name].cell_type))
     gradebook.db.commit()
     return sorted(sentences)
 
