@@ -10,10 +10,10 @@ import argparse
 import datetime
 import hashlib
 import json
+import logging
 import os
 import pickle
 import sysconfig
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,12 +30,15 @@ from nbgrader.utils import is_grade, parse_utc, rmtree
 from traitlets.config import Config
 from traitlets.utils.importstring import import_item
 
+from attncourse.grading import leftovers
 from attncourse.grading.by_hand import set_aside
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
 from attncourse.grading.feedback import fingerprint
 from attncourse.grading.grader import Files, Graded, Job, NotGraded, Page, PageJob, Unit, course_version
+from attncourse.grading.harmless import one_line
 from attncourse.grading.release import adapt
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
+from attncourse.grading.trouble import advice
 from attncourse.grading.worker import Log, run, snapshot
 
 LOG = ".nbgrader.log"
@@ -82,10 +85,12 @@ class Course:
         """The course in the current folder; if there is none, the command ends and says so."""
         if not Path("nbgrader_config.py").is_file():
             parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
+        logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
         try:
             return cls(isolation)
         except Exception as error:
-            parser.error(f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}")
+            words = advice(error) or f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}"
+            parser.error(one_line(words))
 
     def chosen(self, units: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
         """The units that a command was given, or all; an unknown one ends the command."""
@@ -164,7 +169,7 @@ class Course:
             self.app.log.warning("%s: %s", unit, words)
         before = self.folders.assignment_id, self.folders.release_directory
         # The release itself is committed, and is not to be touched.
-        with tempfile.TemporaryDirectory() as folder:
+        with leftovers.Folder() as folder:
             self.folders.assignment_id, self.folders.release_directory = unit, folder
             try:
                 run(GenerateAssignment(coursedir=self.folders, parent=self.app), Log())
@@ -267,7 +272,8 @@ class Course:
 
     def log(self, submission: Submission, lines: str) -> None:
         if lines:
-            self.app.log.warning("%s, %s:\n%s", submission.student, submission.unit, lines)
+            said = [f"{submission.student}, {submission.unit}:", *lines.splitlines()]
+            self.app.log.warning("%s", "\n".join(map(one_line, said)))
 
     def marks(self, submission: Submission) -> Marks:
         """The marks that the gradebook has for a submission; empty if it knows none."""

@@ -1,4 +1,4 @@
-"""Who takes the course: read from what a learning platform exports, and found by whatever a file is called."""
+"""Who takes the course: read from what platforms export, and found by whatever a file is called."""
 
 import re
 import unicodedata
@@ -49,7 +49,8 @@ def person(table: Table, row: list[str]) -> Person | None:
     full = table.cell(row, "Full name", "Student")
     if full.casefold() in ("points possible", "student, test", "test student"):
         return None
-    first, last = table.cell(row, "First name", "first_name"), table.cell(row, "Last name", "Surname", "last_name")
+    first = table.cell(row, "First name", "first_name")
+    last = table.cell(row, "Last name", "Surname", "last_name")
     if full and not first + last:
         if "," in full:
             last, _, first = (part.strip() for part in full.partition(","))

@@ -154,7 +154,8 @@ class _Reader:
         }
         for name, value in said.items():
             self._check(name, name in expected, f"is not one of {', '.join(expected)}")
-            self._check(name, type(value) is expected[name], f"is {value!r}: expected {_WORDS[expected[name]]}")
+            right = type(value) is expected[name]
+            self._check(name, right, f"is {value!r}: expected {_WORDS[expected[name]]}")
         about = dict(said)
         if "timezone" in said:
             try:
@@ -173,7 +174,8 @@ class _Reader:
             self._check(unit, right, f"is {time!r}: expected a date and time such as 2026-11-21T23:59:00")
         if "late" in said:
             for name, value in said["late"].items():
-                self._check(name, name in ("grace", "per_day", "floor"), "is not one of grace, per_day, floor")
+                right = name in ("grace", "per_day", "floor")
+                self._check(name, right, "is not one of grace, per_day, floor")
                 self._number(name, value)
             self._check("floor", said["late"].get("floor", 0) <= 100, "is more than 100 percent")
             about["late"] = Late(**said["late"])

@@ -1,4 +1,4 @@
-"""Tables of other programs, CSV as they wrote it: read with whatever they chose, written back the same way."""
+"""Tables of other programs: CSV in whatever way they wrote it, and written back the same way."""
 
 import csv
 import io

@@ -22,6 +22,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Unicode
 from traitlets.config import Config
 
+from attncourse.grading import leftovers
 from attncourse.grading.grader import (
     MOST_BYTES,
     Failed,
@@ -34,6 +35,7 @@ from attncourse.grading.grader import (
     Unit,
     course_version,
 )
+from attncourse.grading.trouble import advice
 
 
 def snapshot(unit: str, sources: Files, config: Config) -> bytes:
@@ -44,7 +46,7 @@ def snapshot(unit: str, sources: Files, config: Config) -> bytes:
     NotGraded
         If nbgrader cannot make a release of the unit.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with leftovers.Folder() as folder:
         root = Path(folder)
         _write(root / "source" / unit, sources)
         with closing(sqlite3.connect(root / "gradebook.db")) as database:
@@ -135,7 +137,7 @@ def outcome(unit: Unit, job: Job | PageJob) -> Graded | Page | Failed:
     except NotGraded as reason:
         return Failed(str(reason), reason.log)
     except Exception as error:
-        return Failed(f"could not be graded: {type(error).__name__}: {error}")
+        return Failed(f"could not be graded: {advice(error) or f'{type(error).__name__}: {error}'}")
 
 
 def _folder_name(student: str) -> str:
