@@ -31,6 +31,7 @@ def configure(c: Any) -> None:
         f"{nbgrader}.SaveAutoGrades",
         f"{nbgrader}.AssignLatePenalties",
     ]
+    c.AssignLatePenalties.plugin_class = f"{ours}.rules.LatePolicy"
     # nbgrader's own would write 0 over the empty marks of whoever did not hand in.
     c.ExportApp.plugin_class = f"{ours}.export.UnitMarks"
     c.GenerateFeedback.exporter_class = f"{ours}.feedback.FeedbackExporter"

@@ -30,7 +30,7 @@ from nbgrader.utils import is_grade, parse_utc, rmtree
 from traitlets.config import Config
 from traitlets.utils.importstring import import_item
 
-from attncourse.grading import leftovers
+from attncourse.grading import leftovers, rules
 from attncourse.grading.by_hand import set_aside
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
 from attncourse.grading.feedback import fingerprint
@@ -77,6 +77,7 @@ class Course:
         self.folders = self.app.coursedir
         self.submitted = self._step("submitted")
         self.reports = Path(self.folders.root, "reports")
+        self.rules = rules.read(Path(self.folders.root), self.sources())
         # What a person should look at and no notebook knows of.
         self.problems: list[Problem] = []
 
@@ -88,6 +89,8 @@ class Course:
         logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
         try:
             return cls(isolation)
+        except rules.Unusable as reason:
+            parser.error(one_line(str(reason)))
         except Exception as error:
             words = advice(error) or f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}"
             parser.error(one_line(words))
@@ -121,6 +124,10 @@ class Course:
                 yield True
 
     def units(self) -> list[str]:
+        """The units that are taught: those that the rules name, or else all."""
+        return sorted(self.rules.units) or self.sources()
+
+    def sources(self) -> list[str]:
         """All units that have a source notebook."""
         source = self._step("source")
         return sorted(path.parent.name for path in source.glob("*/*.ipynb") if path.stem == path.parent.name)
@@ -132,6 +139,11 @@ class Course:
             for cell in self._notebook(unit).cells
             if is_grade(cell)
         }
+
+    def cells(self, unit: str) -> set[str]:
+        """The names of a unit's cells that nbgrader knows."""
+        cells = self._notebook(unit).cells
+        return {cell.metadata.nbgrader.grade_id for cell in cells if "nbgrader" in cell.metadata}
 
     def prepare(self, unit: str) -> Unit:
         """Make the unit's cells known to the gradebook, as ``nbgrader generate_assignment`` does.
@@ -244,9 +256,8 @@ class Course:
         self._forget_before(submission)
         notebook = (self._output("autograded", submission) / f"{submission.unit}.ipynb").read_bytes()
         with self._row(submission) as row:
-            if row.late_submission_penalty != (penalty := self._penalty(row)):
-                row.late_submission_penalty = penalty
-                self.gradebook.db.commit()
+            row.late_submission_penalty = penalty = self._penalty(row)
+            self.gradebook.db.commit()
             job = PageJob(
                 submission.student,
                 (row.student.first_name, row.student.last_name),
@@ -359,7 +370,13 @@ class Course:
 
     def _penalty(self, row: Any) -> float | None:
         """What nbgrader would take off for being late, from the due date and the marks as they are now."""
-        seconds = row.assignment.total_seconds_late if row.assignment.assignment.duedate else 0
+        unit = row.assignment.assignment
+        if (due := self.rules.due.get(unit.name)) and unit.duedate != self.rules.utc(due):
+            unit.duedate = self.rules.utc(due)
+        extension = self.rules.extension(row.student.id, unit.name)
+        if extension is not None and row.assignment.extension != extension:
+            row.assignment.extension = extension
+        seconds = row.assignment.total_seconds_late if unit.duedate else 0
         if self._late is None or seconds <= 0:
             return None
         try:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,9 @@ class Person:
         What nbgrader and the folders call the student.
     first, last, email : str
     keys : frozenset of str
-        All by which platforms know the student.
+        All by which people know the student: ids, the email address.
+    numbers : frozenset of str
+        What platforms call the student in the names of files.
     time : str
         When the student handed in, where the table says so, in its own words.
     """
@@ -37,6 +39,7 @@ class Person:
     last: str = ""
     email: str = ""
     keys: frozenset[str] = field(default_factory=frozenset)
+    numbers: frozenset[str] = field(default_factory=frozenset)
     time: str = ""
 
     @property
@@ -61,10 +64,11 @@ def person(table: Table, row: list[str]) -> Person | None:
     ids = [table.cell(row, name).removeprefix("#") for name in IDS]
     numbers = [re.sub(r"\D*(\d+)$", r"\1", table.cell(row, name)) for name in NUMBERS]
     chosen = next(filter(None, [*ids, email.partition("@")[0], *numbers]), "")
-    keys = {key.casefold() for key in [*ids, *numbers, email] if key}
+    keys = frozenset(key.casefold() for key in [*ids, email] if key)
     if not chosen:
         return None
-    return Person(chosen, first, last, email, frozenset(keys), table.cell(row, "Last modified (submission)"))
+    time = table.cell(row, "Last modified (submission)")
+    return Person(chosen, first, last, email, keys, frozenset(filter(None, numbers)), time)
 
 
 class Roster:
@@ -79,9 +83,12 @@ class Roster:
         self.people = sorted(people, key=lambda one: one.id)
         self._by_key: dict[str, list[Person]] = {}
         self._by_name: dict[str, list[Person]] = {}
+        self._by_number: dict[str, list[Person]] = {}
         for one in self.people:
             for key in one.keys | {one.id.casefold()}:
                 self._by_key.setdefault(key, []).append(one)
+            for number in one.numbers:
+                self._by_number.setdefault(number, []).append(one)
             for name in {letters(one.first + one.last), letters(one.last + one.first)} - {""}:
                 self._by_name.setdefault(name, []).append(one)
 
@@ -111,7 +118,7 @@ class Roster:
             if found is None:
                 continue
             known = ids.get(found.email.casefold(), found.id)
-            found = Person(known, found.first, found.last, found.email, found.keys, found.time)
+            found = replace(found, id=known)
             if "/" in found.id or found.id.startswith(".") or "\\" in found.id:
                 raise Unusable(f"{path}, line {line}: {found.id!r} cannot be the name of a folder")
             if found.id in people:
@@ -130,28 +137,32 @@ class Roster:
                 one.first_name or "",
                 one.last_name or "",
                 one.email or "",
-                frozenset(str(key).casefold() for key in (one.email, one.lms_user_id) if key),
+                frozenset(filter(None, [(one.email or "").casefold()])),
+                frozenset(filter(None, [one.lms_user_id])),
             )
             for one in students
         )
 
-    def find(self, *keys: str) -> Person | None:
-        """The one student whom these keys or names fit, the first that fits anybody.
+    def find(self, names: Iterable[str], number: str = "") -> Person | None:
+        """The one student whom one of these names fits, the first that fits anybody; or else the number.
 
         Raises
         ------
         LookupError
-            If one fits several students and no other; the message says whom.
+            If a name fits several students, and the number none of them; the message says whom.
         """
+        numbered = self._by_number.get(number, [])
         several: list[Person] = []
-        for key in filter(None, keys):
-            found = self._by_key.get(key.casefold()) or self._by_name.get(letters(key)) or []
+        for name in filter(None, names):
+            found = self._by_key.get(name.casefold()) or self._by_name.get(letters(name)) or []
+            if len(found) > 1:
+                found = [one for one in found if one in numbered] or found
             if len(found) == 1:
                 return found[0]
             several = several or found
         if several:
             raise LookupError(f"fits {' and '.join(one.id for one in several)}")
-        return None
+        return numbered[0] if len(numbered) == 1 else None
 
 
 def letters(name: str) -> str:
