@@ -3,6 +3,7 @@
 The course is one without kernels (see quick_course.py): what is tested is everything around them.
 """
 
+import contextlib
 import csv
 import io
 import itertools
@@ -34,7 +35,9 @@ from quick_course import (
 from sqlalchemy import Engine, event
 from traitlets.config import Config
 
-from attncourse.grading import cluster, grader, worker
+from attncourse.grading import __main__ as grading
+from attncourse.grading import autograding, cluster
+from attncourse.grading import job as jobs
 from attncourse.grading.__main__ import main
 
 WRONG_MARKS = {**MARKS, "check_double": 0.0}
@@ -51,8 +54,13 @@ def course(tmp_path, monkeypatch):
 @pytest.fixture
 def here(monkeypatch):
     """Submissions are graded in this process: nothing has to be started."""
-    monkeypatch.setattr(grader.Grader, "grade", lambda self, unit, job: worker.outcome(unit, job))
-    return lambda *arguments: main(["--workers", "1", *arguments])
+
+    def one_by_one(work, *_):
+        for submission, unit, job in work:
+            yield submission, unit, job, autograding.outcome(unit, job)
+
+    monkeypatch.setattr(grading, "on_this_machine", one_by_one)
+    return lambda *arguments: main(arguments)
 
 
 def run(course, *arguments, **options):
@@ -185,7 +193,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
     ) as process:
         assert "4 of 4" in process.stdout.readline()
         family = []
-        while sum("serve(" in " ".join(one.cmdline()) for one in family) < 2:
+        while sum("attncourse.grading.serving" in one.cmdline() for one in family) < 2:
             time.sleep(0.1)
             family = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -194,6 +202,26 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
     assert errors == "\nInterrupted. Run the same command again to go on.\n"
     assert psutil.wait_procs(family, timeout=60)[1] == []
     assert not (course / "autograded").exists()
+
+
+def test_nothing_listens_to_the_network_in_a_run_on_this_machine(course):
+    for number in range(4):
+        hand_in(course, f"student-{number}", {**RIGHT, "add": f"import time\ntime.sleep(1)\n{RIGHT['add']}"})
+    seen, open_to_others = set(), []
+    with subprocess.Popen(
+        [*COMMAND, "--workers", "2"], cwd=course, env=environment(), stdout=subprocess.DEVNULL
+    ) as process:
+        run = psutil.Process(process.pid)
+        while process.poll() is None:
+            for one in [run, *run.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    seen.update({one.pid} if "attncourse.grading.serving" in one.cmdline() else ())
+                    # What is connected was listened for.
+                    open_to_others += one.net_connections("inet")
+            time.sleep(0.05)
+    assert process.returncode == 0
+    assert len(seen) == 2
+    assert open_to_others == []
 
 
 def test_two_runs_do_not_work_in_one_folder(course, here, capsys):
@@ -216,9 +244,8 @@ def test_a_submission_that_hangs_or_kills_costs_nobody_else_a_mark(course):
     bodies = {
         "hangs": "import time\ntime.sleep(600)",
         "kills": "import os\nos.kill(os.getpid(), 9)",
-        # The Dask worker itself, the first time: Dask starts another one and gives it the submission.
-        "kills_the_worker": f"import os, pathlib\nonce = pathlib.Path({str(once)!r})\n"
-        f"if not once.exists():\n    once.touch()\n    os.kill(os.getppid(), 9)\n{RIGHT['add']}",
+        "kills_once": f"import os, pathlib\nonce = pathlib.Path({str(once)!r})\n"
+        f"if not once.exists():\n    once.touch()\n    os.kill(os.getpid(), 9)\n{RIGHT['add']}",
     }
     for name, body in bodies.items():
         hand_in(course, name, {**RIGHT, "add": body})
@@ -227,7 +254,7 @@ def test_a_submission_that_hangs_or_kills_costs_nobody_else_a_mark(course):
         hand_in(course, student)
     done = run(course, "--workers", "2", "--limit", "20")
     assert (done.returncode, done.stderr) == (1, "")
-    assert all_marks(course) == dict.fromkeys([*others, "kills_the_worker"], MARKS)
+    assert all_marks(course) == dict.fromkeys([*others, "kills_once"], MARKS)
     problems = done.stdout.partition("To look at")[2]
     assert f"submitted/hangs/{UNIT}/{UNIT}.ipynb: was stopped after 20 s, 2 times" in problems
     assert f"submitted/kills/{UNIT}/{UNIT}.ipynb: killed the process that graded it, 2 times" in problems
@@ -307,17 +334,15 @@ cat output
 
 
 def test_an_address_without_a_scheduler_is_reported(course, here, capsys, monkeypatch):
-    from attncourse.grading import __main__ as command
-
     hand_in(course, "ada")
-    monkeypatch.setattr(command, "cluster_at", lambda address: cluster.cluster_at(address, seconds=1))
+    monkeypatch.setattr(grading, "cluster_at", lambda address: cluster.cluster_at(address, seconds=1))
     assert main(["--scheduler", "tcp://127.0.0.1:1"]) == 1
     assert "no scheduler at tcp://127.0.0.1:1" in capsys.readouterr().out
 
 
 def test_a_worker_with_another_version_of_the_course_grades_nothing():
-    unit = grader.Unit(UNIT, {}, b"", Config(), course="another")
-    assert "another version of the course" in worker.outcome(unit, grader.Job("ada", {}, "")).words
+    unit = jobs.Unit(UNIT, {}, b"", Config(), course="another")
+    assert "another version of the course" in autograding.outcome(unit, jobs.Job("ada", {}, "")).words
 
 
 # --- the gradebook ---

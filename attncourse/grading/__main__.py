@@ -11,9 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from attncourse.grading import simulate
-from attncourse.grading.cluster import ClusterLost, Results, cluster_at, local_cluster, on_cluster, one_by_one
+from attncourse.grading.cluster import ClusterLost, Results, cluster_at, on_cluster, on_this_machine
 from attncourse.grading.course import LOG, Course, Marks
-from attncourse.grading.grader import Failed, Graded, Job, NotGraded, Unit
+from attncourse.grading.job import Failed, Graded, Job, NotGraded, Unit
 from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
 
@@ -51,13 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=_positive,
         default=os.cpu_count(),
         metavar="N",
-        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core); "
-        "1 does without Dask",
+        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core)",
     )
     who.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="grade on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786; "
+        help="grade on the workers of this Dask scheduler, such as tls://10.0.0.1:8786; "
         "they need the same version of the course installed, and no shared folder",
     )
     parser.add_argument(
@@ -145,10 +144,8 @@ class Run:
                 if options.scheduler:
                     client = stack.enter_context(cluster_at(options.scheduler))
                     results = on_cluster(client, work, options.limit)
-                elif (workers := min(options.workers, len(ahead))) > 1:
-                    results = on_cluster(stack.enter_context(local_cluster(workers)), work, options.limit)
                 else:
-                    results = one_by_one(work, options.limit)
+                    results = on_this_machine(work, min(options.workers, len(ahead)), options.limit)
                 stack.callback(results.close)
                 for submission, unit, job, result in results:
                     self._keep(submission, unit, job, result, progress)

@@ -21,7 +21,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Unicode
 from traitlets.config import Config
 
-from attncourse.grading.grader import (
+from attncourse.grading.job import (
     MOST_BYTES,
     ByHand,
     Failed,
