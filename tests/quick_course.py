@@ -10,6 +10,8 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from attncourse.grading.job import NotGraded
+
 UNIT = "sums"
 HERE = str(Path(__file__).parent)
 
@@ -41,6 +43,17 @@ class InThisProcess(NbGraderPreprocessor):
                     exec(cell.source, names)
                 except Exception as error:
                     cell.outputs = [new_output("error", ename=type(error).__name__, evalue="", traceback=[])]
+        return nb, resources
+
+
+class Lost(NbGraderPreprocessor):
+    """Ends as if the kernel had been killed, as often as the file has letters that a cell names."""
+
+    def preprocess(self, nb, resources):
+        counter = Path(nb.cells[0].source.partition("# lost: ")[2])
+        if left := counter.read_text():
+            counter.write_text(left[1:])
+            raise NotGraded("lost its process", again=True)
         return nb, resources
 
 

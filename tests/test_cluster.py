@@ -17,6 +17,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 from quick_course import (
@@ -261,6 +262,26 @@ def test_a_submission_that_hangs_or_kills_costs_nobody_else_a_mark(course):
     assert not list((course / "autograded").glob("hangs*")) + list((course / "autograded").glob("kills"))
 
 
+def test_a_submission_that_the_machine_cost_its_kernel_is_tried_again_and_not_marked(course):
+    with open(course / "nbgrader_config.py", "a") as file:
+        file.write("from quick_course import Lost\nc.Autograde.autograde_preprocessors.insert(0, Lost)\n")
+    for student, times in (("once", 1), ("twice", 2)):
+        hand_in(course, student)
+        (course / student).write_text("x" * times)
+        notebook = course / "submitted" / student / UNIT / f"{UNIT}.ipynb"
+        lost = nbformat.read(notebook, as_version=4)
+        lost.cells[0].source += f"\n# lost: {course / student}"
+        nbformat.write(lost, notebook)
+    first = run(course, "--workers", "1")
+    assert first.returncode == 1
+    assert f"submitted/twice/{UNIT}/{UNIT}.ipynb: lost its process, 2 times" in first.stdout
+    assert all_marks(course) == {"once": MARKS}
+    second = run(course, "--workers", "1")
+    assert second.returncode == 0
+    assert "1 of 2 submissions to grade, 1 unchanged" in second.stdout
+    assert all_marks(course) == {"once": MARKS, "twice": MARKS}
+
+
 # --- the cluster ---
 
 
@@ -316,14 +337,21 @@ host() {
 }
 """
 
+# As README.md says to do it.
 CLUSTER = r"""
-dask scheduler --host 10.9.8.1 --port 8786 --no-dashboard 2> scheduler.log &
+openssl req -x509 -newkey rsa:3072 -nodes -days 365 -subj /CN=grading \
+  -keyout grading.key -out grading.pem 2> key.log
+KEYS="--tls-ca-file $COURSE/grading.pem --tls-cert $COURSE/grading.pem --tls-key $COURSE/grading.key"
+export DASK_DISTRIBUTED__COMM__TLS__CA_FILE=grading.pem
+export DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT=grading.pem
+export DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY=grading.key
+dask scheduler --protocol tls $KEYS --host 10.9.8.1 --port 8786 --no-dashboard 2> scheduler.log &
 worker="mount -t tmpfs none $COURSE/submitted; cd /run; \
-  exec dask worker tcp://10.9.8.1:8786 --nworkers 1 --nthreads 1 --no-dashboard"
+  exec dask worker tls://10.9.8.1:8786 $KEYS --nworkers 1 --nthreads 1 --no-dashboard"
 setsid ip netns exec host1 sh -c "$worker" 2> worker1.log &
 first=$!
 setsid ip netns exec host2 sh -c "$worker" 2> worker2.log &
-$PYTHON -m attncourse.grading --scheduler tcp://10.9.8.1:8786 > output &
+$PYTHON -m attncourse.grading --scheduler tls://10.9.8.1:8786 > output &
 grading=$!
 until [ "$(grep -c points output)" -ge 5 ]; do sleep 0.1; done
 kill -9 -- -$first
@@ -336,8 +364,11 @@ cat output
 def test_an_address_without_a_scheduler_is_reported(course, here, capsys, monkeypatch):
     hand_in(course, "ada")
     monkeypatch.setattr(grading, "cluster_at", lambda address: cluster.cluster_at(address, seconds=1))
-    assert main(["--scheduler", "tcp://127.0.0.1:1"]) == 1
-    assert "no scheduler at tcp://127.0.0.1:1" in capsys.readouterr().out
+    for kind in ("tcp", "tls"):
+        assert main(["--scheduler", f"{kind}://127.0.0.1:1"]) == 1
+        said = capsys.readouterr()
+        assert f"no scheduler at {kind}://127.0.0.1:1" in said.out
+        assert ("is not tls://" in said.err) == (kind == "tcp")
 
 
 def test_a_worker_with_another_version_of_the_course_grades_nothing():

@@ -3,17 +3,17 @@
 import argparse
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
 from pathlib import Path
 
 from attncourse.grading import simulate
 from attncourse.grading.cluster import ClusterLost, Results, cluster_at, on_cluster, on_this_machine
 from attncourse.grading.course import LOG, Course, Marks
 from attncourse.grading.job import Failed, Graded, Job, NotGraded, Unit
+from attncourse.grading.kernels.provisioner import OPEN
+from attncourse.grading.progress import Progress
 from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
 
@@ -30,13 +30,43 @@ on where it stopped. Marks and comments given by hand are kept."""
 
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
-2 if the command was used wrongly, 130 if it was interrupted"""
+2 if nothing can be graded in this way, 130 if it was interrupted"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["simulate"]:
         return simulate.main(arguments[1:])
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    course = _course(parser, options)
+    if options.scheduler and not options.scheduler.startswith("tls://"):
+        print(
+            f"Warning: {options.scheduler} is not tls://. Whoever can reach the scheduler can read what is "
+            "handed in, change marks and run programs on its workers.",
+            file=sys.stderr,
+        )
+    known = course.units()
+    units = sorted(set(options.units)) or known
+    with course.alone() as alone:
+        if not alone:
+            parser.error("another run is grading in this folder")
+        run = Run(course, *look_through(course.submitted, units, known))
+        try:
+            run.grade(options)
+            run.report()
+        except NoneGraded as reason:
+            print(f"Nothing was graded: every submission {reason}.", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
+            return 130
+        if not run.submissions:
+            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
+    return run.conclude()
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m attncourse.grading",
         description=DESCRIPTION,
@@ -61,9 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--isolation",
-        choices=("best", "required", "none"),
-        help="how submissions are kept from everything else: as well as this machine can (best), "
-        "or not graded where it cannot (required), or not at all (none)",
+        choices=("required", "best", "none"),
+        help="how submissions are kept from everything else: in a jail, or nothing is graded (required, "
+        "unless nbgrader_config.py says otherwise), or as well as this machine can (best), or not at all "
+        "(none)",
     )
     parser.add_argument(
         "--limit",
@@ -73,8 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="how long one submission may take (%(default)s); "
         "one that takes longer is stopped, tried once more and reported",
     )
-    options = parser.parse_args(arguments)
+    return parser
 
+
+def _course(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Course:
+    """The course in the current folder, if it is one and has what the options name."""
     if not Path("nbgrader_config.py").is_file():
         parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
     try:
@@ -87,26 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"no unit is called {unit!r}: the course has {', '.join(known) or 'none'}")
     if not course.submitted.is_dir():
         parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
+    return course
 
-    units = sorted(set(options.units)) or known
-    with course.alone() as alone:
-        if not alone:
-            parser.error("another run is grading in this folder")
-        submissions, problems = look_through(course.submitted, units, known)
-        run = Run(course, submissions, problems)
-        try:
-            run.grade(options)
-            run.report()
-        except KeyboardInterrupt:
-            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
-            return 130
-        if not submissions:
-            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
-    if problems:
-        print(f"\nTo look at ({LOG} has the details):")
-        for problem in sorted(problems, key=lambda problem: (not problem.ungraded, problem.place)):
-            print(f"  {problem.place}: {problem.words}")
-    return int(any(problem.ungraded for problem in problems))
+
+class NoneGraded(Exception):
+    """No submission can be graded here; the message says why, in words that continue a submission's name."""
 
 
 class Run:
@@ -129,7 +148,12 @@ class Run:
         self.points = {unit: course.points(unit) for unit in {one.unit for one in submissions}}
 
     def grade(self, options: argparse.Namespace) -> None:
-        """Grade what is not graded yet, and write down each as soon as it is done."""
+        """Grade what is not graded yet, and write down each as soon as it is done.
+
+        Raises
+        ------
+        NoneGraded
+        """
         ahead = self._ahead(options.force)
         units = self._units({one.unit for one in ahead})
         ahead = [one for one in ahead if one.unit in units]
@@ -151,9 +175,7 @@ class Run:
                     self._keep(submission, unit, job, result, progress)
         except ClusterLost as reason:
             rest = len(self.submissions) - len(self.graded)
-            self.problems.append(
-                Problem("the workers", f"{reason}; {rest} submissions are left: run this again")
-            )
+            self._problem("the workers", f"{reason}; {rest} submissions are left: run this again")
 
     def report(self) -> None:
         """Print and write everyone's marks, and note what a person should look at."""
@@ -164,14 +186,24 @@ class Run:
             isolation.update(entry.isolation for entry in entries if entry.graded)
             print(*table(unit, points, entries), sep="\n")
             written += map(shown, Report(unit, points, entries).write(self.course.reports))
-        if isolation:
-            print(
-                f"Isolation: {', '.join(f'{name} ({count})' for name, count in sorted(isolation.items()))}."
-            )
+        for name, count in sorted(isolation.items()):
+            is_open = OPEN.get(name)
+            print(f"Isolation: {name} ({count}){f'. Open to them were {is_open}' if is_open else ''}.")
         if self.submissions:
             print(f"Marks: {' and '.join(self.course.export())}.", end=" ")
             print(f"Feedback: {self.course.folders.feedback_directory}/.")
             print(f"How the class did: {' and '.join(name for name in written if name.endswith('.html'))}.")
+
+    def conclude(self) -> int:
+        """Print what is in the way, and return the exit status."""
+        if self.problems:
+            print(f"\nTo look at ({LOG} has the details):")
+            for problem in sorted(self.problems, key=lambda problem: (not problem.ungraded, problem.place)):
+                print(f"  {problem.place}: {problem.words}")
+        return int(any(problem.ungraded for problem in self.problems))
+
+    def _problem(self, place: str, words: str) -> None:
+        self.problems.append(Problem(place, words))
 
     def _entry(self, submission: Submission) -> Entry:
         """A submission in the report; what a person should look at is noted, too."""
@@ -192,7 +224,7 @@ class Run:
             try:
                 units[name] = self.course.prepare(name)
             except NotGraded as reason:
-                self.problems.append(Problem(name, f"is not graded at all: {reason}"))
+                self._problem(name, f"is not graded at all: {reason}")
         return units
 
     def _ahead(self, force: bool) -> list[Submission]:
@@ -218,7 +250,7 @@ class Run:
         return ahead
 
     def _work(
-        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: "Progress"
+        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: Progress
     ) -> Iterator[tuple[Submission, Unit, Job]]:
         """What is to be graded, read when it is its turn."""
         for submission in ahead:
@@ -230,13 +262,17 @@ class Run:
                 yield submission, units[submission.unit], job
 
     def _keep(
-        self, submission: Submission, unit: Unit, job: Job, result: Graded | Failed, progress: "Progress"
+        self, submission: Submission, unit: Unit, job: Job, result: Graded | Failed, progress: Progress
     ) -> None:
         try:
             if isinstance(result, Failed):
+                if result.everyone:
+                    raise NoneGraded(result.words)
                 self.course.log(submission, result.log)
                 raise NotGraded(result.words)
             self.course.keep(submission, job, result, unit)
+        except NoneGraded:
+            raise
         except Exception as reason:  # of the gradebook's and of the disk's: the others go on
             self._fail(submission, reason, progress)
         else:
@@ -245,7 +281,7 @@ class Run:
             most = sum(self.points[submission.unit].values())
             progress.done(f"{submission.student}, {submission.unit}: {total(marks):g} of {most:g} points")
 
-    def _fail(self, submission: Submission, reason: Exception, progress: "Progress") -> None:
+    def _fail(self, submission: Submission, reason: Exception, progress: Progress) -> None:
         words = str(reason) if isinstance(reason, NotGraded) else f"{type(reason).__name__}: {reason}"
         try:
             # Feedback on an earlier submission must not outlive it.
@@ -254,7 +290,7 @@ class Run:
                 words += "; the gradebook keeps an earlier mark"
         except Exception as more:
             words += f"; {type(more).__name__}: {more}"
-        self.problems.append(Problem(shown(submission.notebook), words))
+        self._problem(shown(submission.notebook), words)
         progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
 
 
@@ -278,43 +314,6 @@ def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list
         f"{number:>3} {task_name(name)} ({most:g})" for number, (name, most) in enumerate(points.items(), 1)
     ]
     return [*lines, "", *legend, ""]
-
-
-class Progress:
-    """A line for each submission that is done; on a terminal a bar instead, and lines for problems."""
-
-    WIDTH = 30
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.finished = 0
-        self.started = time.monotonic()
-        self.live = sys.stdout.isatty()
-        self._draw()
-
-    def done(self, line: str, *, problem: bool = False) -> None:
-        self.finished += 1
-        if not self.live:
-            print(f"[{self.finished}/{self.number}] {line}", flush=True)
-        elif problem:
-            print(f"\r\x1b[2K{line}")
-        self._draw()
-
-    def close(self) -> None:
-        seconds = time.monotonic() - self.started
-        start = "\r\x1b[2K" if self.live else ""
-        print(f"{start}{self.finished} done in {timedelta(seconds=round(seconds))}.", flush=True)
-
-    def _draw(self) -> None:
-        if not self.live:
-            return
-        full = self.WIDTH * self.finished // self.number
-        left = ""
-        if self.finished:
-            seconds = (time.monotonic() - self.started) / self.finished * (self.number - self.finished)
-            left = f", about {timedelta(seconds=round(seconds))} left"
-        bar = "#" * full + "." * (self.WIDTH - full)
-        print(f"\r\x1b[2K[{bar}] {self.finished} of {self.number}{left}", end="", flush=True)
 
 
 def _positive(text: str) -> int:

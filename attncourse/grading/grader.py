@@ -49,7 +49,11 @@ class Grader:
                 reason = "killed the process that graded it"
                 self.connection.send((unit, job))
                 if self.connection.poll(self.limit):
-                    return self.connection.recv()
+                    result: Graded | Failed = self.connection.recv()
+                    if isinstance(result, Graded) or not result.again:
+                        return result
+                    reason = result.words
+                    continue
                 reason = f"was stopped after {self.limit:g} s"
             except (EOFError, OSError):
                 pass

@@ -19,11 +19,24 @@ Files = Mapping[str, bytes]
 
 
 class NotGraded(Exception):
-    """A submission could not be graded; the message says why, in words that continue its name."""
+    """A submission could not be graded; the message says why, in words that continue its name.
 
-    def __init__(self, words: str, log: str = "") -> None:
+    Parameters
+    ----------
+    words : str
+    log : str
+        nbgrader's warnings and errors.
+    again : bool
+        Whether it is worth another try: the machine was in the way, not the submission.
+    everyone : bool
+        Whether no submission can be graded here.
+    """
+
+    def __init__(self, words: str, log: str = "", *, again: bool = False, everyone: bool = False) -> None:
         super().__init__(words)
         self.log = log
+        self.again = again
+        self.everyone = everyone
 
 
 @dataclass(frozen=True)
@@ -88,10 +101,12 @@ class Graded:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a submission could not be graded, in words that continue its name."""
+    """A `NotGraded` that was returned."""
 
     words: str
     log: str = ""
+    again: bool = False
+    everyone: bool = False
 
 
 # Modules and packages of this package that give nobody a mark.
