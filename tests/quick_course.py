@@ -10,6 +10,7 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from attncourse.grading.autograding import outcome
 from attncourse.grading.job import NotGraded
 
 UNIT = "sums"
@@ -96,6 +97,12 @@ def answered(**answers):
     for cell in notebook.cells:
         cell.source = {"essay": "A number.", **answers}.get(cell.metadata.nbgrader.grade_id, cell.source)
     return notebook
+
+
+def one_by_one(work, *_):
+    """What grades a course in this process, to be put in place of `on_this_machine`."""
+    for submission, unit, job in work:
+        yield submission, unit, job, outcome(unit, job)
 
 
 def new_course(folder, config=""):

@@ -31,6 +31,7 @@ from quick_course import (
     gradebook_of,
     hand_in,
     new_course,
+    one_by_one,
     source,
 )
 from sqlalchemy import Engine, event
@@ -55,11 +56,6 @@ def course(tmp_path, monkeypatch):
 @pytest.fixture
 def here(monkeypatch):
     """Submissions are graded in this process: nothing has to be started."""
-
-    def one_by_one(work, *_):
-        for submission, unit, job in work:
-            yield submission, unit, job, autograding.outcome(unit, job)
-
     monkeypatch.setattr(grading, "on_this_machine", one_by_one)
     return lambda *arguments: main(arguments)
 

@@ -22,6 +22,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Unicode
 from traitlets.config import Config
 
+from attncourse.grading import leftovers
 from attncourse.grading.job import (
     MOST_BYTES,
     ByHand,
@@ -33,6 +34,7 @@ from attncourse.grading.job import (
     Unit,
     course_version,
 )
+from attncourse.grading.trouble import advice
 
 
 def snapshot(unit: str, sources: Files, config: Config) -> bytes:
@@ -43,7 +45,7 @@ def snapshot(unit: str, sources: Files, config: Config) -> bytes:
     NotGraded
         If nbgrader cannot make a release of the unit.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with leftovers.Folder() as folder:
         root = Path(folder)
         _write(root / "source" / unit, sources)
         with closing(sqlite3.connect(root / "gradebook.db")) as database:
@@ -115,7 +117,7 @@ def outcome(unit: Unit, job: Job) -> Graded | Failed:
     except NotGraded as reason:
         return Failed(str(reason), reason.log, reason.again, reason.everyone)
     except Exception as error:
-        return Failed(f"could not be graded: {type(error).__name__}: {error}")
+        return Failed(f"could not be graded: {advice(error) or f'{type(error).__name__}: {error}'}")
 
 
 def _course(root: Path, unit: str, student: str, config: Config) -> CourseDirectory:

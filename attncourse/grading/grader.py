@@ -8,12 +8,12 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from multiprocessing.connection import Connection
 
 import psutil
 
+from attncourse.grading import leftovers
 from attncourse.grading.job import Failed, Graded, Job, Unit
 
 # How often a submission is tried that takes too long or whose process ends without its own doing.
@@ -81,7 +81,7 @@ class Grader:
         with here, there, self._lock:
             if self._stopped:
                 raise EOFError
-            self.folder = tempfile.TemporaryDirectory(prefix="attncourse-", ignore_cleanup_errors=True)
+            self.folder = leftovers.Folder()
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "attncourse.grading.serving", str(there.fileno())],
                 # One process for each core: more threads would only be in each other's way.

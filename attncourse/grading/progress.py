@@ -4,6 +4,8 @@ import sys
 import time
 from datetime import timedelta
 
+from attncourse.grading.harmless import one_line
+
 
 class Progress:
     """A line for each submission that is done; on a terminal a bar instead, and lines for problems."""
@@ -19,6 +21,7 @@ class Progress:
 
     def done(self, line: str, *, problem: bool = False) -> None:
         self.finished += 1
+        line = one_line(line)
         if not self.live:
             print(f"[{self.finished}/{self.number}] {line}", flush=True)
         elif problem:

@@ -21,6 +21,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerBase
 from traitlets import Integer, Unicode
 
+from attncourse.grading import leftovers
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels.environment import environment
 
@@ -73,7 +74,7 @@ class Provisioner(KernelProvisionerBase):
         self.wanted = self.isolation
         if self.wanted not in ("best", "required", "none"):
             raise ValueError(f"Provisioner.isolation is {self.wanted!r}: expected best, required or none")
-        self._box: tempfile.TemporaryDirectory[str] | None = None
+        self._box: leftovers.Folder | None = None
         self._leash: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
@@ -108,7 +109,7 @@ class Provisioner(KernelProvisionerBase):
             _warn_once(self.log, f"notebooks run in isolation {self.isolation!r}: {reason}")
 
         manager: Any = self.parent
-        self._box = tempfile.TemporaryDirectory(prefix="attncourse-", ignore_cleanup_errors=True)
+        self._box = leftovers.Folder()
         box = self._box.name
         for name in ("home/matplotlib", "root", "sockets"):
             os.makedirs(f"{box}/{name}")
