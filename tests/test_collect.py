@@ -21,7 +21,7 @@ from platforms import (
 )
 from quick_course import RIGHT, UNIT, WRONG, answered, gradebook_of, new_course
 
-from attncourse.grading import grader, worker
+from attncourse.grading import autograding, grader
 from attncourse.grading.__main__ import main
 from attncourse.grading.platforms import attempt, sender
 
@@ -166,7 +166,7 @@ def test_what_lies_there_and_was_not_collected_stays(course, capsys):
 
 
 def test_the_best_of_several_attempts(course, capsys, monkeypatch):
-    monkeypatch.setattr(grader.Grader, "grade", lambda self, unit, job: worker.outcome(unit, job))
+    monkeypatch.setattr(grader.Grader, "grade", lambda self, unit, job: autograding.outcome(unit, job))
     names = [canvas_name(1, CLASS[0][1], name) for name in ("sums.ipynb", "sums-1.ipynb", "sums-2.ipynb")]
     files = dict(zip(names, (notebook(WRONG), notebook(RIGHT), notebook(WRONG, "again")), strict=True))
     roster = write(course / "grades.csv", canvas_gradebook(CLASS, [], []))

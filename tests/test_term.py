@@ -19,10 +19,11 @@ from quick_course import (
     gradebook_of,
     hand_in,
     new_course,
+    one_by_one,
     source,
 )
 
-from attncourse.grading import grader, worker
+from attncourse.grading import __main__ as grading
 from attncourse.grading.__main__ import main
 
 
@@ -42,8 +43,8 @@ def run(course, *arguments):
 @pytest.fixture
 def here(monkeypatch):
     """Submissions are graded in this process: nothing has to be started."""
-    monkeypatch.setattr(grader.Grader, "grade", lambda self, unit, job: worker.outcome(unit, job))
-    return lambda *arguments: main(["--workers", "1", *arguments])
+    monkeypatch.setattr(grading, "on_this_machine", one_by_one)
+    return lambda *arguments: main(arguments)
 
 
 def test_marks_by_hand_are_for_the_answer_that_they_were_given_to(course, here, capsys):

@@ -3,26 +3,25 @@
 import argparse
 import os
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 
 from attncourse.grading.cluster import (
     ClusterLost,
+    Item,
     Outcome,
     Results,
-    Work,
     cluster_at,
-    local_cluster,
     on_cluster,
-    one_by_one,
+    on_this_machine,
 )
 from attncourse.grading.course import LOG, Course, Marks
-from attncourse.grading.grader import Failed, Graded, Grader, Job, NotGraded, Page, PageJob, Unit
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
+from attncourse.grading.job import Failed, Graded, Job, NotGraded, Page, PageJob, Unit
+from attncourse.grading.kernels.provisioner import OPEN
+from attncourse.grading.progress import Progress
 from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
 from attncourse.grading.trouble import advice
@@ -43,13 +42,49 @@ COMMANDS = ("collect", "release", "simulate")
 
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
-2 if the command was used wrongly, 130 if it was interrupted"""
+2 if nothing can be graded in this way, 130 if it was interrupted"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in COMMANDS:
         return import_module(f"attncourse.grading.{arguments[0]}").main(arguments[1:])
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    course = Course.here(parser, options.isolation)
+    units, known = course.chosen(options.units, parser), course.units()
+    if not course.submitted.is_dir():
+        parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
+    if options.scheduler and not options.scheduler.startswith("tls://"):
+        print(
+            f"Warning: {options.scheduler} is not tls://. Whoever can reach the scheduler can read what is "
+            "handed in, change marks and run programs on its workers.",
+            file=sys.stderr,
+        )
+    with course.alone() as alone:
+        if not alone:
+            parser.error("another run is grading in this folder")
+        run = Run(course, *look_through(course.submitted, units, known))
+        try:
+            run.grade(options)
+            run.report()
+        except NoneGraded as reason:
+            print(f"Nothing was graded: every submission {reason}.", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
+            return 130
+        except Exception as error:
+            if not (words := advice(error)):
+                raise
+            print(f"\n{one_line(words)}. Then run the same command again to go on.", file=sys.stderr)
+            return 1
+        if not run.submissions:
+            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
+    return run.conclude()
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m attncourse.grading",
         description=DESCRIPTION,
@@ -64,20 +99,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=_positive,
         default=os.cpu_count(),
         metavar="N",
-        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core); "
-        "1 does without Dask",
+        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core)",
     )
     who.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="grade on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786; "
+        help="grade on the workers of this Dask scheduler, such as tls://10.0.0.1:8786; "
         "they need the same version of the course installed, and no shared folder",
     )
     parser.add_argument(
         "--isolation",
-        choices=("best", "required", "none"),
-        help="how submissions are kept from everything else: as well as this machine can (best), "
-        "or not graded where it cannot (required), or not at all (none)",
+        choices=("required", "best", "none"),
+        help="how submissions are kept from everything else: in a jail, or nothing is graded (required, "
+        "unless nbgrader_config.py says otherwise), or as well as this machine can (best), or not at all "
+        "(none)",
     )
     parser.add_argument(
         "--limit",
@@ -87,37 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="how long one submission may take (%(default)s); "
         "one that takes longer is stopped, tried once more and reported",
     )
-    options = parser.parse_args(arguments)
+    return parser
 
-    course = Course.here(parser, options.isolation)
-    units, known = course.chosen(options.units, parser), course.units()
-    if not course.submitted.is_dir():
-        parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
 
-    with course.alone() as alone:
-        if not alone:
-            parser.error("another run is grading in this folder")
-        submissions, problems = look_through(course.submitted, units, known)
-        run = Run(course, submissions, problems)
-        try:
-            run.grade(options)
-            run.report()
-        except KeyboardInterrupt:
-            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
-            return 130
-        except Exception as error:
-            if not (words := advice(error)):
-                raise
-            print(f"\n{one_line(words)}. Then run the same command again to go on.", file=sys.stderr)
-            return 1
-        if not submissions:
-            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
-    problems += course.problems
-    if problems:
-        print(f"\nTo look at ({LOG} has the details):")
-        for problem in sorted(problems, key=lambda problem: (not problem.ungraded, problem.place)):
-            print(one_line(f"  {problem.place}: {problem.words}"))
-    return int(any(problem.ungraded for problem in problems))
+class NoneGraded(Exception):
+    """No submission can be graded here; the message says why, in words that continue a submission's name."""
 
 
 class Run:
@@ -138,65 +147,67 @@ class Run:
         self.problems = problems
         self.graded: set[Submission] = set()
         self.units: dict[str, Unit] = {}
+        self.pages: deque[Item] = deque()  # of feedback, to be made
         self.points = {unit: course.points(unit) for unit in {one.unit for one in submissions}}
 
     def grade(self, options: argparse.Namespace) -> None:
-        """Grade what is not graded yet, and write down each as soon as it is done; then give feedback."""
+        """Grade what is not graded yet, and write down each as soon as it is done.
+
+        Raises
+        ------
+        NoneGraded
+        """
         ahead = self._ahead(options.force)
         self._prepare({one.unit for one in ahead})
         ahead = [one for one in ahead if one.unit in self.units]
-        pages = self._pages() if not ahead else {}
-        if not ahead and not pages:
+        for submission in sorted(self.graded):
+            self._settle(submission)
+        if not ahead and not self.pages:
             return
+        if ahead:
+            self.progress = Progress(len(ahead))
+        work = _Work(self._work(ahead), self.pages)
         try:
-            with graders(options, len(ahead) or len(pages)) as do:
+            with ExitStack() as stack:
                 if ahead:
-                    self._grade(ahead, do)
-                    pages = self._pages()
-                self._give_feedback(pages, do)
+                    stack.callback(self.progress.close)
+                results: Results
+                if options.scheduler:
+                    client = stack.enter_context(cluster_at(options.scheduler))
+                    results = on_cluster(client, work, options.limit)
+                else:
+                    results = on_this_machine(
+                        work, min(options.workers, len(ahead) or len(self.pages)), options.limit
+                    )
+                stack.callback(results.close)
+                for submission, unit, job, result in results:
+                    if isinstance(job, PageJob):
+                        self._give_back(submission, job, result)
+                    else:
+                        self._keep(submission, unit, job, result)
         except ClusterLost as reason:
             rest = len(self.submissions) - len(self.graded)
-            self.problems.append(
-                Problem("the workers", f"{reason}; {rest} submissions are left: run this again")
-            )
+            self._problem("the workers", f"{reason}; {rest} submissions are left: run this again")
 
-    def _grade(self, ahead: Sequence[Submission], do: Callable[[Work], Results]) -> None:
-        progress = Progress(len(ahead))
-        results = do(self._work(ahead, progress))
+    def _settle(self, submission: Submission) -> None:
+        """Bring a graded submission up to what was entered since, and have its page made if need be."""
         try:
-            for submission, unit, job, result in results:
-                self._keep(submission, unit, job, result, progress)
-        finally:
-            results.close()
-            progress.close()
+            job = self.course.settle(submission)
+        except (NotGraded, OSError) as reason:
+            self._problem(f"{submission.student}, {submission.unit}", str(reason))
+            return
+        if job is not None:
+            self._prepare({submission.unit})
+            if submission.unit in self.units:
+                self.pages.append((submission, self.units[submission.unit], job))
 
-    def _give_feedback(self, pages: dict[Submission, PageJob], do: Callable[[Work], Results]) -> None:
-        """Make the pages of feedback that are not there, or say something else than the gradebook."""
-        self._prepare({one.unit for one in pages})
-        work = [(one, self.units[one.unit], job) for one, job in pages.items() if one.unit in self.units]
-        for submission, _, job, result in do(work):
-            try:
-                if not isinstance(job, PageJob) or not isinstance(result, Page):
-                    raise NotGraded(result.words if isinstance(result, Failed) else "came back as no page")
-                self.course.give_feedback(submission, job, result)
-            except (NotGraded, OSError) as reason:
-                place = f"{submission.student}, {submission.unit}"
-                self.problems.append(Problem(place, f"has no page of feedback: {reason}"))
-
-    def _pages(self) -> dict[Submission, PageJob]:
-        """What is to be said to whom, where it is not said yet; late penalties are brought up to date."""
-        pages = {}
-        for submission in self.submissions:
-            if submission not in self.graded:
-                continue
-            try:
-                job = self.course.settle(submission)
-            except (NotGraded, OSError) as reason:
-                self.problems.append(Problem(f"{submission.student}, {submission.unit}", str(reason)))
-                continue
-            if job is not None:
-                pages[submission] = job
-        return pages
+    def _give_back(self, submission: Submission, job: PageJob, result: Outcome) -> None:
+        try:
+            if not isinstance(result, Page):
+                raise NotGraded(result.words if isinstance(result, Failed) else "came back as no page")
+            self.course.give_feedback(submission, job, result)
+        except (NotGraded, OSError) as reason:
+            self._problem(f"{submission.student}, {submission.unit}", f"has no page of feedback: {reason}")
 
     def report(self) -> None:
         """Print and write everyone's marks, and note what a person should look at."""
@@ -207,14 +218,25 @@ class Run:
             isolation.update(entry.isolation for entry in entries if entry.graded)
             print(*table(unit, points, entries), sep="\n")
             written += map(shown, Report(unit, points, entries).write(self.course.reports))
-        if isolation:
-            print(
-                f"Isolation: {', '.join(f'{name} ({count})' for name, count in sorted(isolation.items()))}."
-            )
+        for name, count in sorted(isolation.items()):
+            is_open = OPEN.get(name)
+            print(f"Isolation: {name} ({count}){f'. Open to them were {is_open}' if is_open else ''}.")
         if self.submissions:
             print(f"Marks: {' and '.join(self.course.export())}.", end=" ")
             print(f"Feedback: {self.course.folders.feedback_directory}/.")
             print(f"How the class did: {' and '.join(name for name in written if name.endswith('.html'))}.")
+
+    def conclude(self) -> int:
+        """Print what is in the way, and return the exit status."""
+        self.problems += self.course.problems
+        if self.problems:
+            print(f"\nTo look at ({LOG} has the details):")
+            for problem in sorted(self.problems, key=lambda problem: (not problem.ungraded, problem.place)):
+                print(one_line(f"  {problem.place}: {problem.words}"))
+        return int(any(problem.ungraded for problem in self.problems))
+
+    def _problem(self, place: str, words: str) -> None:
+        self.problems.append(Problem(place, words))
 
     def _entry(self, submission: Submission) -> Entry:
         """A submission in the report; what a person should look at is noted, too."""
@@ -235,7 +257,7 @@ class Run:
             try:
                 self.units[name] = self.course.prepare(name)
             except NotGraded as reason:
-                self.problems.append(Problem(name, f"is not graded at all: {reason}"))
+                self._problem(name, f"is not graded at all: {reason}")
 
     def _ahead(self, force: bool) -> list[Submission]:
         """The submissions that have to be graded, after a line about those that have not."""
@@ -259,37 +281,37 @@ class Run:
             print(f"{lines}.", flush=True)
         return ahead
 
-    def _work(
-        self, ahead: Sequence[Submission], progress: "Progress"
-    ) -> Iterator[tuple[Submission, Unit, Job]]:
+    def _work(self, ahead: Sequence[Submission]) -> Iterator[Item]:
         """What is to be graded, read when it is its turn."""
         for submission in ahead:
             try:
                 job = self.course.job(submission)
             except (NotGraded, OSError) as reason:
-                self._fail(submission, reason, progress)
+                self._fail(submission, reason)
             else:
                 yield submission, self.units[submission.unit], job
 
-    def _keep(
-        self, submission: Submission, unit: Unit, job: Job | PageJob, result: Outcome, progress: "Progress"
-    ) -> None:
+    def _keep(self, submission: Submission, unit: Unit, job: Job, result: Outcome) -> None:
         try:
             if isinstance(result, Failed):
+                if result.everyone:
+                    raise NoneGraded(result.words)
                 self.course.log(submission, result.log)
                 raise NotGraded(result.words)
-            assert isinstance(job, Job)
             assert isinstance(result, Graded)
             self.course.keep(submission, job, result, unit)
+        except NoneGraded:
+            raise
         except Exception as reason:  # of the gradebook's and of the disk's: the others go on
-            self._fail(submission, reason, progress)
+            self._fail(submission, reason)
         else:
             self.graded.add(submission)
             earned = total(self.course.marks(submission), self.course.penalty(submission))
             most = sum(self.points[submission.unit].values())
-            progress.done(f"{submission.student}, {submission.unit}: {earned:g} of {most:g} points")
+            self.progress.done(f"{submission.student}, {submission.unit}: {earned:g} of {most:g} points")
+            self._settle(submission)
 
-    def _fail(self, submission: Submission, reason: Exception, progress: "Progress") -> None:
+    def _fail(self, submission: Submission, reason: Exception) -> None:
         words = str(reason) if isinstance(reason, NotGraded) else _words(reason)
         try:
             # Feedback on an earlier submission must not outlive it.
@@ -299,29 +321,23 @@ class Run:
         except Exception as more:
             words += f"; {_words(more)}"
         words = one_line(words, LONGEST_REMARK)
-        self.problems.append(Problem(shown(submission.notebook), words))
-        progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
+        self._problem(shown(submission.notebook), words)
+        self.progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
 
 
 def _words(error: Exception) -> str:
     return advice(error) or f"{type(error).__name__}: {error}"
 
 
-@contextmanager
-def graders(options: argparse.Namespace, number: int) -> Iterator[Callable[[Work], Results]]:
-    """Whoever does so many jobs: workers elsewhere, or here several or one."""
-    if options.scheduler:
-        with cluster_at(options.scheduler) as client:
-            yield lambda work: on_cluster(client, work, options.limit)
-    elif (workers := min(options.workers, number)) > 1:
-        with local_cluster(workers) as client:
-            yield lambda work: on_cluster(client, work, options.limit)
-    else:
-        grader = Grader(options.limit)
-        try:
-            yield lambda work: one_by_one(grader, work)
-        finally:
-            grader.close()
+class _Work(Iterator[Item]):
+    """What is to be done: what has become possible with the last result first, then what was planned."""
+
+    def __init__(self, planned: Iterator[Item], possible: deque[Item]) -> None:
+        self.planned = planned
+        self.possible = possible
+
+    def __next__(self) -> Item:
+        return self.possible.popleft() if self.possible else next(self.planned)
 
 
 def total(marks: Marks, penalty: float = 0) -> float:
@@ -349,44 +365,6 @@ def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list
         f"{number:>3} {task_name(name)} ({most:g})" for number, (name, most) in enumerate(points.items(), 1)
     ]
     return [*lines, "", *legend, ""]
-
-
-class Progress:
-    """A line for each submission that is done; on a terminal a bar instead, and lines for problems."""
-
-    WIDTH = 30
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.finished = 0
-        self.started = time.monotonic()
-        self.live = sys.stdout.isatty()
-        self._draw()
-
-    def done(self, line: str, *, problem: bool = False) -> None:
-        self.finished += 1
-        line = one_line(line)
-        if not self.live:
-            print(f"[{self.finished}/{self.number}] {line}", flush=True)
-        elif problem:
-            print(f"\r\x1b[2K{line}")
-        self._draw()
-
-    def close(self) -> None:
-        seconds = time.monotonic() - self.started
-        start = "\r\x1b[2K" if self.live else ""
-        print(f"{start}{self.finished} done in {timedelta(seconds=round(seconds))}.", flush=True)
-
-    def _draw(self) -> None:
-        if not self.live:
-            return
-        full = self.WIDTH * self.finished // self.number
-        left = ""
-        if self.finished:
-            seconds = (time.monotonic() - self.started) / self.finished * (self.number - self.finished)
-            left = f", about {timedelta(seconds=round(seconds))} left"
-        bar = "#" * full + "." * (self.WIDTH - full)
-        print(f"\r\x1b[2K[{bar}] {self.finished} of {self.number}{left}", end="", flush=True)
 
 
 def _positive(text: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from attncourse.grading.grader import MOST_BYTES
+from attncourse.grading.job import MOST_BYTES
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import shown
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from attncourse.grading.archives import Found, delivered
 from attncourse.grading.course import Course
-from attncourse.grading.grader import Graded, Grader, Job, NotGraded
+from attncourse.grading.grader import Grader
 from attncourse.grading.harmless import one_line
+from attncourse.grading.job import Graded, Job, NotGraded
 from attncourse.grading.platforms import Sender, attempt, read_time, sender
 from attncourse.grading.roster import Person, Roster
 from attncourse.grading.rules import Unusable

@@ -31,15 +31,15 @@ from traitlets.config import Config
 from traitlets.utils.importstring import import_item
 
 from attncourse.grading import leftovers, rules
+from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.by_hand import set_aside
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
 from attncourse.grading.feedback import fingerprint
-from attncourse.grading.grader import Files, Graded, Job, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.harmless import one_line
+from attncourse.grading.job import Files, Graded, Job, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.release import adapt
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
 from attncourse.grading.trouble import advice
-from attncourse.grading.worker import Log, run, snapshot
 
 LOG = ".nbgrader.log"
 

@@ -15,7 +15,7 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.utils import is_grade, is_locked, is_solution, is_task, rmtree
 from traitlets.config import Config
 
-from attncourse.grading.worker import Log, run
+from attncourse.grading.autograding import Log, run
 
 DESCRIPTION = """\
 Write the students' version of each exercise, exercises/<unit>/, from the one with
@@ -45,7 +45,7 @@ def release(app: Any, unit: str) -> Path:
 
     Raises
     ------
-    attncourse.grading.grader.NotGraded
+    attncourse.grading.job.NotGraded
         If nbgrader cannot make it; then the old one is as it was.
     """
     folders = app.coursedir
@@ -137,7 +137,7 @@ def _by_hand(cell: Any) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     from attncourse.grading.course import Course
-    from attncourse.grading.grader import NotGraded
+    from attncourse.grading.job import NotGraded
 
     parser = argparse.ArgumentParser(
         prog="python -m attncourse.grading release",
