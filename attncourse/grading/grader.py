@@ -50,7 +50,7 @@ class Grader:
                 self.connection.send((unit, job))
                 if self.connection.poll(self.limit):
                     result: Graded | Failed = self.connection.recv()
-                    if isinstance(result, Graded) or not result.again:
+                    if not isinstance(result, Failed) or not result.again:
                         return result
                     reason = result.words
                     continue
