@@ -3,7 +3,10 @@
 ``configure`` switches everything on, in ``nbgrader_config.py``; nbgrader's own commands then use it.
 """
 
+from pathlib import Path
 from typing import Any
+
+from attncourse.grading import rules
 
 __all__ = ["configure"]
 
@@ -35,3 +38,6 @@ def configure(c: Any) -> None:
     # nbgrader's own would write 0 over the empty marks of whoever did not hand in.
     c.ExportApp.plugin_class = f"{ours}.export.UnitMarks"
     c.GenerateFeedback.exporter_class = f"{ours}.feedback.FeedbackExporter"
+    c.GenerateFeedback.preprocessors = [f"{nbgrader}.GetGrades", f"{ours}.feedback.NamesOfStudents"]
+    said = rules.read(Path())
+    c.FeedbackExporter.title, c.FeedbackExporter.book = said.title, said.book

@@ -268,7 +268,7 @@ class Course:
             )
         folder = self._output("feedback", submission)
         try:
-            current = (folder / MADE_FROM).read_text() == fingerprint(job)
+            current = (folder / MADE_FROM).read_text() == self._fingerprint(job)
         except (OSError, ValueError):
             current = False
         return None if current and (folder / f"{submission.unit}.html").is_file() else job
@@ -278,8 +278,11 @@ class Course:
         permissions = GenerateFeedback(coursedir=self.folders, parent=self.app).permissions
         handed_in = submission.read()
         files = {name: handed_in[name] for name in FOR_RELEASE if name in handed_in}
-        files |= {f"{submission.unit}.html": page.html, MADE_FROM: fingerprint(job).encode()}
+        files |= {f"{submission.unit}.html": page.html, MADE_FROM: self._fingerprint(job).encode()}
         self._place(submission, "feedback", files, permissions)
+
+    def _fingerprint(self, job: PageJob) -> str:
+        return fingerprint(job, self.rules.title, self.rules.book)
 
     def log(self, submission: Submission, lines: str) -> None:
         if lines:
