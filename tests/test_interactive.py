@@ -547,7 +547,7 @@ def test_figures_are_accessible_and_large_enough_for_a_finger(width, shown):
 
 @pytest.mark.parametrize(("width", "height"), [(690, 720), (358, 740)])
 def test_controls_picture_and_numbers_are_seen_together(width, height, shown):
-    # The widths of the text on screens of 1280 × 800 and 390 × 844 pixels, and the height that the bars leave.
+    # The widths of the text on screens of 1280 × 800 and 390 × 844 pixels, and the height that bars leave.
     page = shown(viewport={"width": width, "height": height})
     page.add_style_tag(content="body { margin: 0; font: 16px/1.65 sans-serif }")
     sizes = page.locator(".try").evaluate_all(
