@@ -38,6 +38,7 @@ from attncourse.grading.feedback import fingerprint
 from attncourse.grading.harmless import one_line
 from attncourse.grading.job import Files, Graded, Job, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.release import adapt
+from attncourse.grading.sanitise import file_name
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
 from attncourse.grading.trouble import advice
 
@@ -225,7 +226,9 @@ class Course:
         before = self._graded_notebook(submission)
         self.discard(submission)
         notebook = self._record(submission, job, graded, before)
-        others = {place: content for place, content in job.files.items() if not place.endswith(".ipynb")}
+        others = {
+            file_name(place): content for place, content in job.files.items() if not place.endswith(".ipynb")
+        }
         sources = {place: content for place, content in unit.sources.items() if not place.endswith(".ipynb")}
         autograde = Autograde(coursedir=self.folders, parent=self.app)
         files = {**others, **sources, f"{submission.unit}.ipynb": notebook}

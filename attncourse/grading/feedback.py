@@ -3,14 +3,11 @@
 What a student wrote cannot hold them up: some Markdown takes hours to become HTML.
 """
 
+import base64
 import hashlib
 import html
 import json
 import re
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -25,11 +22,12 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 from traitlets import Integer, Unicode
 
+from attncourse.grading import sanitise
+from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.job import PageJob
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 PASSAGE = re.compile(r"book/[\w/]+\.html(?:#[\w-]+)?")
-PICTURES = ("image/png", "image/jpeg")
 
 
 @dataclass
@@ -99,9 +97,9 @@ class FeedbackExporter(HTMLExporter):
     def markdown2html(self, context: Any, source: str) -> str:
         start = monotonic()
         try:
-            with _at_most(self._left):
-                return super().markdown2html(context, source)
-        except _TooLong:
+            with at_most(self._left):
+                return sanitise.markdown2html(context, source)
+        except TooLong:
             return f"<pre>{html.escape(source)}</pre>"
         finally:
             self._left -= monotonic() - start
@@ -150,22 +148,29 @@ class FeedbackExporter(HTMLExporter):
 
     def _parts(self, cell: Any) -> list[Markup]:
         """A cell as it was handed in, and what it showed."""
-        if cell.cell_type == "markdown":
+        if cell.cell_type != "code":
             return [Markup(self.markdown2html({"cell": cell}, cell.source))]
         parts = [Markup("<pre><code>{}</code></pre>").format(cell.source)] if cell.source.strip() else []
-        for output in cell.get("outputs", ()):
-            data = output.get("data", {})
-            picture = next((kind for kind in PICTURES if isinstance(data.get(kind), str)), None)
-            if picture is not None:
-                encoded = "".join(data[picture].split())
-                parts.append(
-                    Markup('<img alt="a picture that your code drew" src="data:{};base64,{}">').format(
-                        picture, encoded
-                    )
-                )
-            elif text := _text(output):
-                parts.append(Markup('<pre class="wrap">{}</pre>').format(text))
-        return parts
+        return parts + [self._shown(output, cell) for output in cell.get("outputs", ())]
+
+    def _shown(self, output: Any, cell: Any) -> Markup:
+        """What a cell of the student's showed, in the richest way there is; `Sanitise` has cleaned it."""
+        data = output.get("data", {})
+        for kind in ("text/html", "text/latex", "image/svg+xml", "image/png", "image/jpeg", "text/markdown"):
+            shown = data.get(kind)
+            if not isinstance(shown, str):
+                continue
+            if kind == "text/html":
+                return Markup(f'<div class="wide">{sanitise.clean_html(shown)}</div>')
+            if kind in ("text/latex", "text/markdown"):
+                return Markup(self.markdown2html({"cell": cell}, shown))
+            name = "output_svg" if kind == "image/svg+xml" else "output_png"
+            encoded = (
+                base64.b64encode(shown.encode()).decode() if name == "output_svg" else "".join(shown.split())
+            )
+            picture = Markup('<div class="{}"><img alt="what your code drew" src="data:{};base64,{}"></div>')
+            return picture.format(name, kind, encoded)
+        return Markup('<pre class="wrap">{}</pre>').format(_text(output))
 
     def _messages(self, cell: Any, nb: Any) -> list[Markup]:
         """What the check said; what it drew, if it was judged outside the student's process."""
@@ -230,31 +235,6 @@ def fingerprint(job: PageJob, *settings: str) -> str:
         job.penalty,
     ]
     whole = hashlib.sha256(job.notebook + json.dumps(said).encode())
-    for name in ("feedback.py", "feedback.html.jinja", "look.css"):
+    for name in ("feedback.py", "feedback.html.jinja", "look.css", "sanitise.py"):
         whole.update(Path(__file__).with_name(name).read_bytes())
     return whole.hexdigest()
-
-
-class _TooLong(Exception):
-    """The time is over."""
-
-
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Interrupt what takes longer, where the system has an alarm and this is the thread that hears it."""
-    if seconds <= 0:
-        raise _TooLong
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(*_: Any) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
