@@ -18,6 +18,20 @@ hypothesis.settings.register_profile("attncourse", deadline=None)
 hypothesis.settings.load_profile("attncourse")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items):
+    """What takes long begins first, so that no core waits for it at the end.
+
+    With `--dist loadgroup` every test may run in another process. Those that share a fixture of
+    their file stay together: it is made once.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        if any(fixture.scope == "module" for (*_, fixture) in fixtures):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Path of the Chromium that Playwright is to drive.

@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import hashlib
 import http.server
 import importlib.util
 import json
@@ -17,6 +18,7 @@ import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
+from filelock import FileLock
 from fontTools.ttLib import TTFont
 
 from attncourse import checks
@@ -24,37 +26,87 @@ from attncourse import checks
 ROOT = Path(__file__).parents[1]
 
 
+pytestmark = pytest.mark.slow
+
+# What cells use, and what else goes into the book. A build is kept as long as they are the same.
+USED_BY_CELLS = ["attncourse", "benchmarks", "requirements.txt"]
+INPUTS = [*USED_BY_CELLS, "_config.yml", "_toc.yml", "book", "exercises", "index.md"]
+
+
+def digest(names):
+    """Hash the names and contents of files and folders of the repository."""
+    found = hashlib.sha256(sys.version.encode())
+    for name in names:
+        for path in sorted([ROOT / name, *(ROOT / name).rglob("*")]):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found.update(f"{path.relative_to(ROOT)}\0".encode())
+                found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()[:16]
+
+
+def build(builder):
+    """Build the book as a release is built, warnings being errors; give status, log and folder.
+
+    The first process of tests that comes here builds, the others wait. What is left by an earlier run
+    of the tests is used if it was made of the same files; of its cells, those that are the same.
+    """
+    place = ROOT / "_build/tests"
+    place.mkdir(parents=True, exist_ok=True)
+    with FileLock(place / "lock"):
+        cells, files = digest(USED_BY_CELLS), digest(INPUTS)
+        for other in place.glob("*/"):
+            if other.name != cells:
+                shutil.rmtree(other)
+        folder, done = place / cells / "_build", place / cells / f"{builder}.json"
+        built = json.loads(done.read_text()) if done.exists() else {}
+        if built.get("of") != files:
+            if builder == "html":
+                shutil.rmtree(folder / "html", ignore_errors=True)
+                shutil.rmtree(folder / ".doctrees", ignore_errors=True)
+            command = [
+                Path(sysconfig.get_path("scripts"), "jupyter-book"),
+                "build",
+                ".",
+                "-W",
+                "-n",
+                "--keep-going",
+            ]
+            run = subprocess.run(
+                [*command, "--builder", builder, "--path-output", place / cells],
+                cwd=ROOT,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            built = {"of": files, "status": run.returncode, "log": run.stdout}
+            if not run.returncode:
+                done.write_text(json.dumps(built))
+        return built["status"], built["log"], folder
+
+
 @pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    """Build the book as a release is built, warnings being errors; give the log and the folder."""
-    output = tmp_path_factory.mktemp("book")
-    command = [Path(sysconfig.get_path("scripts"), "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
-    run = subprocess.run(
-        [*command, "--path-output", output],
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    return run, output / "_build"
+def built():
+    return build("html")
 
 
 @pytest.fixture(scope="session")
 def html(built):
-    run, folder = built
-    if run.returncode:
+    status, _, folder = built
+    if status:
         pytest.fail("the book did not build: see test_the_book_builds_without_a_warning", pytrace=False)
     return folder / "html"
 
 
-@pytest.fixture(scope="session")
+def names_of_pages(html):
+    """The paths of all pages within the book."""
+    paths = (path.relative_to(html) for path in html.rglob("*.html"))
+    return sorted(str(path) for path in paths if path.parts[0] != "_static")
+
+
+@pytest.fixture(scope="module")
 def pages(html):
     """Every page of the book, parsed: {path within the book: soup}."""
-    return {
-        str(path.relative_to(html)): BeautifulSoup(path.read_text(), "html.parser")
-        for path in sorted(html.rglob("*.html"))
-        if "_static" not in path.parts
-    }
+    return {name: BeautifulSoup((html / name).read_text(), "html.parser") for name in names_of_pages(html)}
 
 
 def program(name):
@@ -74,9 +126,9 @@ def extension():
 
 
 def test_the_book_builds_without_a_warning(built):
-    run, _ = built
-    assert run.returncode == 0, run.stdout
-    assert "WARNING:" not in run.stdout
+    status, log, _ = built
+    assert status == 0, log
+    assert "WARNING:" not in log
 
 
 def test_every_unit_has_its_chapter_and_its_exercise_in_the_book(pages):
@@ -85,16 +137,21 @@ def test_every_unit_has_its_chapter_and_its_exercise_in_the_book(pages):
         assert f"exercises/{unit}/{unit}.html" in pages
 
 
-def test_every_code_cell_of_a_chapter_was_executed(built, html):
+def test_every_code_cell_of_a_chapter_was_executed(html):
     chapters = {path.stem for path in (ROOT / "book").glob("*.md") if "{code-cell}" in path.read_text()}
-    executed = {path.stem: path for path in (html.parent / "jupyter_execute/book").glob("*.ipynb")}
+    read = {path.stem: path for path in (html.parent / "jupyter_execute/book").glob("*.ipynb")}
     assert chapters
-    assert chapters <= set(executed)
+    assert chapters <= set(read)
+    executed = [code_of(path) for path in html.parent.glob(".jupyter_cache/*/executed/*/base.ipynb")]
+    by_source = {tuple(cell["source"] for cell in cells): cells for cells in executed}
     for chapter in chapters:
-        for cell in json.loads(executed[chapter].read_text())["cells"]:
-            if cell["cell_type"] == "code":
-                assert cell["execution_count"], cell["source"]
-                assert all(output["output_type"] != "error" for output in cell["outputs"]), cell["source"]
+        for cell in by_source[tuple(cell["source"] for cell in code_of(read[chapter]))]:
+            assert cell["execution_count"], cell["source"]
+            assert all(output["output_type"] != "error" for output in cell["outputs"]), cell["source"]
+
+
+def code_of(path):
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def test_exercises_are_shown_unsolved_and_unexecuted_and_can_be_downloaded(html, pages):
@@ -458,35 +515,19 @@ def served(html):
     server.server_close()
 
 
-def opened(context, address):
-    """Open a page."""
-    page = context.new_page()
+def opened(page, address):
+    """Open an address; give a list, to which all that goes wrong on the page is added."""
     problems = []
     page.on("console", lambda message: message.type == "error" and problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda request: problems.append(request.url) if leaves(request.url) else None)
     page.on("requestfailed", lambda request: problems.append(f"{request.url} {request.failure}"))
     page.goto(address, wait_until="load")
-    return page, problems
+    return problems
 
 
 def leaves(url):
     return not re.match(r"(file|data|blob|http://127\.0\.0\.1)[:/]", url)
-
-
-@pytest.mark.parametrize("way", ["file", "http"])
-def test_every_page_works_offline_and_without_an_error(way, html, pages, served, browser):
-    base = html.as_uri() if way == "file" else served
-    context = browser.new_context()
-    faults = {}
-    for name in [*pages, "search.html?q=softargmax"]:
-        page, problems = opened(context, f"{base}/{name}")
-        page.wait_for_load_state("networkidle")
-        if problems:
-            faults[name] = problems
-        page.close()
-    context.close()
-    assert not faults
 
 
 DISTORTED = """[...document.querySelectorAll("main img")].filter(image => {
@@ -517,31 +558,93 @@ BROKEN = """[
 ].map(part => part.textContent)"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages, browser):
+TOO_WIDE = "document.documentElement.scrollWidth - window.innerWidth"
+
+
+def faults_of(page, name, axe=None):
+    """What is wrong with a page as it is shown: {what: how}."""
+    faults = {}
+    if axe and (found := axe.run(page)).violations_count:
+        faults[name] = found.generate_report()
+    if (wide := page.evaluate(TOO_WIDE)) > 0:
+        faults[f"{name} (width)"] = f"{wide} px wider than the screen"
+    if broken := page.evaluate(BROKEN):
+        faults[f"{name} (formulas)"] = f"{broken} broken, or cut off at their beginning"
+    if distorted := page.evaluate(DISTORTED):
+        faults[f"{name} (pictures)"] = f"{distorted} not in proportion"
+    return faults
+
+
+def faults_of_loading(page, name, problems):
+    page.wait_for_load_state("networkidle")
+    faults = {f"{name} (loading)": problems} if problems else {}
+    if (moved := page.evaluate(MOVED)) > 0.1:
+        faults[f"{name} (moves)"] = f"the text moves by {moved:.2f} while the page loads"
+    return faults
+
+
+def told(faults):
+    return "\n".join(f"{name}: {fault}" for name, fault in faults.items())
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_page_works_offline_is_accessible_and_fits_the_screen(part, html, browser):
+    axe = Axe()
+    context = browser.new_context(color_scheme="light", reduced_motion="reduce")
+    faults = {}
+    for name in names_of_pages(html)[part::4]:
+        page = context.new_page()
+        page.set_viewport_size({"width": 1280, "height": 800})
+        problems = opened(page, f"{html.as_uri()}/{name}")
+        faults |= faults_of_loading(page, name, problems)
+        faults |= faults_of(page, f"{name} at 1280", axe)
+        page.set_viewport_size({"width": 390, "height": 800})
+        faults |= faults_of(page, f"{name} at 390")
+        page.close()
+    context.close()
+    assert not faults, told(faults)
+
+
+def pages_that_show_everything(html):
+    """A few pages that have between them every kind of element that is in the book."""
+    kinds = {
+        name: set(re.findall(r' class="([^"]*)"', (html / name).read_text())) for name in names_of_pages(html)
+    }
+    chosen, missing = [], set().union(*kinds.values())
+    while missing:
+        best = max(kinds, key=lambda name: len(kinds[name] & missing))
+        chosen.append(best)
+        missing -= kinds[best]
+    return chosen
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 390), ("dark", 1280)])
+def test_every_kind_of_page_is_accessible_in_other_colours_and_widths(scheme, width, html, browser):
     axe = Axe()
     context = browser.new_context(
         viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
     )
     faults = {}
-    for name in pages:
-        page, _ = opened(context, f"{html.as_uri()}/{name}")
-        if (moved := page.evaluate(MOVED)) > 0.1:
-            faults[f"{name} (moves)"] = f"the text moves by {moved:.2f} while the page loads"
-        found = axe.run(page)
-        if found.violations_count:
-            faults[name] = found.generate_report()
-        wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-        if wide > 0:
-            faults[f"{name} (width)"] = f"{wide} px wider than the screen"
-        if broken := page.evaluate(BROKEN):
-            faults[f"{name} (formulas)"] = f"{broken} broken, or cut off at their beginning"
-        if distorted := page.evaluate(DISTORTED):
-            faults[f"{name} (pictures)"] = f"{distorted} not in proportion"
+    for name in pages_that_show_everything(html):
+        page = context.new_page()
+        problems = opened(page, f"{html.as_uri()}/{name}")
+        faults |= faults_of_loading(page, name, problems)
+        faults |= faults_of(page, name, axe)
         page.close()
     context.close()
-    assert not faults, "\n".join(f"{name}: {fault}" for name, fault in faults.items())
+    assert not faults, told(faults)
+
+
+def test_every_kind_of_page_works_from_a_server(html, served, browser):
+    context = browser.new_context()
+    faults = {}
+    for name in [*pages_that_show_everything(html), "search.html?q=softargmax"]:
+        page = context.new_page()
+        problems = opened(page, f"{served}/{name}")
+        faults |= faults_of_loading(page, name, problems)
+        page.close()
+    context.close()
+    assert not faults, told(faults)
 
 
 LOADED_FONTS = (
@@ -551,7 +654,8 @@ LOADED_FONTS = (
 
 def test_formulas_have_their_font_from_a_file_too(html, browser):
     context = browser.new_context()
-    page, _ = opened(context, f"{html.as_uri()}/book/api.html")
+    page = context.new_page()
+    opened(page, f"{html.as_uri()}/book/api.html")
     assert page.locator("math").count()
     assert "STIX Two Math" in page.evaluate(LOADED_FONTS)
     context.close()
@@ -561,7 +665,8 @@ def test_formulas_have_their_font_from_a_file_too(html, browser):
 def test_the_search_finds(way, html, served, browser):
     base = html.as_uri() if way == "file" else served
     context = browser.new_context()
-    page, problems = opened(context, f"{base}/index.html")
+    page = context.new_page()
+    problems = opened(page, f"{base}/index.html")
     page.keyboard.press("Control+k")
     page.get_by_role("searchbox").fill("softargmax")
     page.keyboard.press("Enter")
@@ -589,7 +694,8 @@ def test_a_page_has_its_colours_without_the_scripts_of_the_theme(scheme, chosen,
 
 def test_a_page_has_colours_in_a_browser_without_scripts(html, browser):
     context = browser.new_context(java_script_enabled=False)
-    page, _ = opened(context, f"{html.as_uri()}/book/students.html")
+    page = context.new_page()
+    opened(page, f"{html.as_uri()}/book/students.html")
     code = page.locator("article code").first
     assert code.evaluate("code => getComputedStyle(code).backgroundColor") != "rgba(0, 0, 0, 0)"
     context.close()
@@ -597,7 +703,8 @@ def test_a_page_has_colours_in_a_browser_without_scripts(html, browser):
 
 def test_the_theme_can_be_switched(html, browser):
     context = browser.new_context(color_scheme="light")
-    page, _ = opened(context, f"{html.as_uri()}/index.html")
+    page = context.new_page()
+    opened(page, f"{html.as_uri()}/index.html")
     themes = set()
     for _ in range(3):
         page.locator(".theme-switch-button:visible").click()
@@ -612,16 +719,9 @@ def test_the_theme_can_be_switched(html, browser):
 @pytest.fixture(scope="session")
 def one_page(html):
     """The whole book as one HTML page, in the folder of the other pages' build."""
-    command = [Path(sysconfig.get_path("scripts"), "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
-    run = subprocess.run(
-        [*command, "--builder", "singlehtml", "--path-output", html.parent.parent],
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert run.returncode == 0, run.stdout
-    return html.parent / "singlehtml/index.html"
+    status, log, folder = build("singlehtml")
+    assert status == 0, log
+    return folder / "singlehtml/index.html"
 
 
 CUT_OFF = """
