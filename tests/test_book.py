@@ -303,7 +303,7 @@ def loaded_by(name, page, html):
     files = {html / name}
     for tag, attribute in [("script", "src"), ("link", "href"), ("img", "src")]:
         for element in page.find_all(tag, {attribute: True}):
-            if tag != "link" or "stylesheet" in element["rel"]:
+            if (tag != "link" or "stylesheet" in element["rel"]) and element.get("loading") != "lazy":
                 files.add((html / name).parent / element[attribute].split("?")[0])
     files.add(html / "_static/vendor/fontawesome/webfonts/fa-solid-900.woff2")
     if page.find("math"):
@@ -515,15 +515,16 @@ def served(html):
     server.server_close()
 
 
-def opened(page, address):
-    """Open an address; give a list, to which all that goes wrong on the page is added."""
+def opened(context, address):
+    """Open a page."""
+    page = context.new_page()
     problems = []
     page.on("console", lambda message: message.type == "error" and problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda request: problems.append(request.url) if leaves(request.url) else None)
     page.on("requestfailed", lambda request: problems.append(f"{request.url} {request.failure}"))
     page.goto(address, wait_until="load")
-    return problems
+    return page, problems
 
 
 def leaves(url):
@@ -590,12 +591,12 @@ def told(faults):
 @pytest.mark.parametrize("part", range(4))
 def test_every_page_works_offline_is_accessible_and_fits_the_screen(part, html, browser):
     axe = Axe()
-    context = browser.new_context(color_scheme="light", reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce"
+    )
     faults = {}
     for name in names_of_pages(html)[part::4]:
-        page = context.new_page()
-        page.set_viewport_size({"width": 1280, "height": 800})
-        problems = opened(page, f"{html.as_uri()}/{name}")
+        page, problems = opened(context, f"{html.as_uri()}/{name}")
         faults |= faults_of_loading(page, name, problems)
         faults |= faults_of(page, f"{name} at 1280", axe)
         page.set_viewport_size({"width": 390, "height": 800})
@@ -626,8 +627,7 @@ def test_every_kind_of_page_is_accessible_in_other_colours_and_widths(scheme, wi
     )
     faults = {}
     for name in pages_that_show_everything(html):
-        page = context.new_page()
-        problems = opened(page, f"{html.as_uri()}/{name}")
+        page, problems = opened(context, f"{html.as_uri()}/{name}")
         faults |= faults_of_loading(page, name, problems)
         faults |= faults_of(page, name, axe)
         page.close()
@@ -639,12 +639,52 @@ def test_every_kind_of_page_works_from_a_server(html, served, browser):
     context = browser.new_context()
     faults = {}
     for name in [*pages_that_show_everything(html), "search.html?q=softargmax"]:
-        page = context.new_page()
-        problems = opened(page, f"{served}/{name}")
+        page, problems = opened(context, f"{served}/{name}")
         faults |= faults_of_loading(page, name, problems)
         page.close()
     context.close()
     assert not faults, told(faults)
+
+
+# Of each pair of figures the one that is seen, if there are two and it is loaded.
+SEEN_FIGURES = """[...document.querySelectorAll("article img:is(.only-light, .only-dark)")]
+    .filter(image => image.checkVisibility()).map(image => image.className)"""
+
+
+@pytest.mark.parametrize(("scheme", "ground"), [("light", "#ffffff"), ("dark", "#121212")])
+def test_figures_have_the_colours_of_the_theme(scheme, ground, html, pages, browser):
+    context = browser.new_context(color_scheme=scheme)
+    page, problems = opened(context, f"{html.as_uri()}/book/masking.html")
+    figures = len(pages["book/masking.html"].select("article img.only-light"))
+    assert page.evaluate(SEEN_FIGURES) == [f"only-{scheme}"] * figures
+    assert figures
+    # The ground on which test_plots.py measures the contrasts.
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert [int(part) for part in re.findall(r"\d+", colour)] == list(bytes.fromhex(ground[1:]))
+    page.locator(f"img.only-{scheme}").last.scroll_into_view_if_needed()
+    page.wait_for_load_state("networkidle")
+    loaded = f"document.querySelectorAll('img.only-{scheme}').item({figures} - 1).naturalWidth"
+    assert page.evaluate(loaded)
+    assert not problems
+    context.close()
+
+
+# Code or a table that is wider than its box, without the shadow that says so.
+UNSIGNED = """[...document.querySelectorAll("article *")].filter(box => {
+    const style = getComputedStyle(box);
+    return box.scrollWidth > box.clientWidth + 1 && ["auto", "scroll"].includes(style.overflowX)
+        && !box.matches("div.math") && (style.backgroundImage.match(/gradient/g) ?? []).length < 4;
+}).map(box => box.outerHTML.slice(0, 200))"""
+
+
+def test_what_scrolls_on_a_phone_says_so(html, pages, browser):
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    for name in ("book/masking.html", "book/instructors.html"):
+        page, _ = opened(context, f"{html.as_uri()}/{name}")
+        assert page.locator("article pre").count()
+        assert page.evaluate(UNSIGNED) == [], name
+        page.close()
+    context.close()
 
 
 LOADED_FONTS = (
@@ -654,8 +694,7 @@ LOADED_FONTS = (
 
 def test_formulas_have_their_font_from_a_file_too(html, browser):
     context = browser.new_context()
-    page = context.new_page()
-    opened(page, f"{html.as_uri()}/book/api.html")
+    page, _ = opened(context, f"{html.as_uri()}/book/api.html")
     assert page.locator("math").count()
     assert "STIX Two Math" in page.evaluate(LOADED_FONTS)
     context.close()
@@ -665,8 +704,7 @@ def test_formulas_have_their_font_from_a_file_too(html, browser):
 def test_the_search_finds(way, html, served, browser):
     base = html.as_uri() if way == "file" else served
     context = browser.new_context()
-    page = context.new_page()
-    problems = opened(page, f"{base}/index.html")
+    page, problems = opened(context, f"{base}/index.html")
     page.keyboard.press("Control+k")
     page.get_by_role("searchbox").fill("softargmax")
     page.keyboard.press("Enter")
@@ -694,8 +732,7 @@ def test_a_page_has_its_colours_without_the_scripts_of_the_theme(scheme, chosen,
 
 def test_a_page_has_colours_in_a_browser_without_scripts(html, browser):
     context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    opened(page, f"{html.as_uri()}/book/students.html")
+    page, _ = opened(context, f"{html.as_uri()}/book/students.html")
     code = page.locator("article code").first
     assert code.evaluate("code => getComputedStyle(code).backgroundColor") != "rgba(0, 0, 0, 0)"
     context.close()
@@ -703,8 +740,7 @@ def test_a_page_has_colours_in_a_browser_without_scripts(html, browser):
 
 def test_the_theme_can_be_switched(html, browser):
     context = browser.new_context(color_scheme="light")
-    page = context.new_page()
-    opened(page, f"{html.as_uri()}/index.html")
+    page, _ = opened(context, f"{html.as_uri()}/index.html")
     themes = set()
     for _ in range(3):
         page.locator(".theme-switch-button:visible").click()
@@ -737,7 +773,7 @@ def test_the_book_prints_whole(one_page, pages, browser, tmp_path):
     pdf = program("pdf")
     page = pdf.open_book(browser, one_page)
     figures = page.locator("article img")
-    assert figures.count() == sum(len(soup.select("article img")) for soup in pages.values())
+    assert figures.count() == sum(len(soup.select("article img:not(.only-dark)")) for soup in pages.values())
     assert figures.evaluate_all("images => images.every(image => image.complete && image.naturalWidth)")
     # As wide as the paper between its margins; 96 px are an inch, 25.4 mm.
     page.set_viewport_size({"width": int((210 - 2 * 17) / 25.4 * 96 / pdf.PAPER["scale"]), "height": 1000})
