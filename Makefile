@@ -55,7 +55,7 @@ homework/%.ipynb: | exercises/%.ipynb
 	@mkdir -p $(@D)
 	@cp $| $@
 
-# uv takes a third of pip's time, and pip does the work wherever uv cannot.
+# uv installs in a fraction of pip's time; pip does it wherever uv cannot.
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
 INSTALL = { .venv/bin/uv pip install --quiet --python .venv/bin/python $(1) 2> /dev/null || $(PIP) $(1); }
 

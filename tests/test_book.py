@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -119,7 +120,9 @@ def program(name):
 
 @pytest.fixture(scope="session")
 def extension():
-    return program("_ext/attncourse_book")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "book/_ext")
+        return program("_ext/attncourse_book")
 
 
 # The build
@@ -409,7 +412,7 @@ _ = plt.plot([0, 1])
 """
 
 
-def warnings_of_a_build(folder, settings=""):
+def build_of(folder, settings=""):
     (folder / "conf.py").write_text(
         f"import sys; sys.path.append({str(ROOT / 'book/_ext')!r})\n"
         "extensions = ['myst_nb', 'sphinx_book_theme', 'attncourse_book']\n"
@@ -417,11 +420,15 @@ def warnings_of_a_build(folder, settings=""):
         "myst_enable_extensions = ['dollarmath']; html_static_path = []\n"
         f"{settings}\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", folder, folder / "html"],
+    return subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", folder, folder / "html"],
         capture_output=True,
         text=True,
     )
+
+
+def warnings_of_a_build(folder, settings=""):
+    run = build_of(folder, settings)
     warnings = re.findall(r"\[attncourse\.(\w+)\]", run.stderr)
     assert run.returncode == bool(warnings), run.stderr
     return warnings
@@ -495,6 +502,53 @@ def test_a_link_finds_a_label_of_another_page(tmp_path):
     (tmp_path / "other.md").write_text("# Other\n\n(a-label)=\n## Quite another name\n")
     assert warnings_of_a_build(tmp_path) == []
     assert 'href="other.html#a-label"' in (tmp_path / "html/index.html").read_text()
+
+
+def page_with_a_cell(title, code):
+    return DRAWN.partition("# Page")[0].replace("{{", "{").replace("}}", "}") + (
+        f"# {title}\n\n```{{code-cell}} ipython3\n{code}\n```\n"
+    )
+
+
+MEETING = """import pathlib, time
+pathlib.Path("{mine}").touch()
+for _ in range(600):
+    if pathlib.Path("{other}").exists():
+        break
+    time.sleep(0.1)
+else:
+    raise TimeoutError
+print("met {other}")"""
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="needs two cores")
+def test_pages_run_side_by_side_and_only_once(tmp_path):
+    for mine, other in [("index", "second"), ("second", "index")]:
+        page = page_with_a_cell(mine, MEETING.format(mine=mine, other=other))
+        (tmp_path / f"{mine}.md").write_text(page)
+    with (tmp_path / "index.md").open("a") as file:
+        file.write("\n```{toctree}\nsecond\n```\n")
+    settings = "nb_execution_mode = 'cache'; exclude_patterns = ['.jupyter_cache', 'jupyter_execute']"
+    first = build_of(tmp_path, settings)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "met index" in (tmp_path / "html/second.html").read_text()
+    with (tmp_path / "index.md").open("a") as file:
+        file.write("\nA sentence more.\n")
+    again = build_of(tmp_path, settings)
+    assert again.returncode == 0
+    assert ("running cells" in first.stdout, "running cells" in again.stdout) == (True, False)
+
+
+def test_a_failing_cell_fails_every_build_until_it_is_mended(tmp_path):
+    settings = "nb_execution_mode = 'cache'; exclude_patterns = ['.jupyter_cache', 'jupyter_execute']"
+    (tmp_path / "index.md").write_text(page_with_a_cell("Page", "1 / 0"))
+    for _ in range(2):
+        run = build_of(tmp_path, settings)
+        assert run.returncode
+        assert "ZeroDivisionError" in run.stderr
+        assert str(tmp_path / "index.md") in run.stderr
+    (tmp_path / "index.md").write_text(page_with_a_cell("Page", "1 / 1"))
+    assert build_of(tmp_path, settings).returncode == 0
 
 
 # The book in a browser
