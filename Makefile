@@ -41,7 +41,7 @@ grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attentio
 	$(IN_VENV) python -m attncourse.grading $(UNIT)
 
 test: $(READY) ## run the tests
-	$(IN_VENV) pytest -n auto --dist loadgroup --no-loadscope-reorder
+	$(IN_VENV) pytest -n auto
 
 screenshots: $(READY) ## photograph JupyterLab, formgrader and report for the book (needs Chromium)
 	$(IN_VENV) python book/screenshots.py

@@ -1,11 +1,13 @@
 """What several test files share."""
 
+import functools
 import os
 import shutil
 import sysconfig
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Programs that tests start find this environment's (nbgrader calls alembic by its bare name).
 os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
@@ -18,18 +20,27 @@ hypothesis.settings.register_profile("attncourse", deadline=None)
 hypothesis.settings.load_profile("attncourse")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """What takes long begins first, so that no core waits for it at the end.
-
-    With `--dist loadgroup` every test may run in another process. Those that share a fixture of
-    their file stay together: it is made once.
-    """
+    """What takes long begins first, so that no core waits for it at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-    for item in items:
-        fixtures = item._fixtureinfo.name2fixturedefs.values()
-        if any(fixture.scope == "module" for (*_, fixture) in fixtures):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+class TogetherWhereShared(LoadScopeScheduling):
+    """Every test may run in another process, but those of a file with fixtures made once stay together."""
+
+    def _split_scope(self, nodeid):
+        file = nodeid.partition("::")[0]
+        return file if makes_once(self.config.rootpath / file) else nodeid
+
+
+@functools.cache
+def makes_once(file):
+    return 'scope="module"' in file.read_text(encoding="utf-8")
+
+
+def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False  # the order is that of the collection
+    return TogetherWhereShared(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -608,7 +608,7 @@ BROKEN = """[
         box.querySelector("math").getBoundingClientRect().left < box.getBoundingClientRect().left - 1),
     ...[...document.querySelectorAll(".unbroken")].filter(part => {
         const pieces = [...part.getClientRects()];
-        return pieces.at(-1).left < pieces[0].left;
+        return pieces.length && pieces.at(-1).left < pieces[0].left;  // none where it is folded
     }),
 ].map(part => part.textContent)"""
 
