@@ -38,6 +38,7 @@ def makes_once(file):
     return 'scope="module"' in file.read_text(encoding="utf-8")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     config.option.loadscopereorder = False  # the order is that of the collection
     return TogetherWhereShared(config, log)
