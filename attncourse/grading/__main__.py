@@ -3,19 +3,28 @@
 import argparse
 import os
 import sys
-import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
-from pathlib import Path
+from importlib import import_module
 
-from attncourse.grading import simulate
-from attncourse.grading.cluster import ClusterLost, Results, cluster_at, local_cluster, on_cluster, one_by_one
+from attncourse.grading.cluster import (
+    ClusterLost,
+    Item,
+    Outcome,
+    Results,
+    cluster_at,
+    on_cluster,
+    on_this_machine,
+)
 from attncourse.grading.course import LOG, Course, Marks
-from attncourse.grading.grader import Failed, Graded, Job, NotGraded, Unit
+from attncourse.grading.harmless import LONGEST_REMARK, one_line
+from attncourse.grading.job import Failed, Graded, Job, NotGraded, Page, PageJob, Unit
+from attncourse.grading.kernels.provisioner import OPEN
+from attncourse.grading.progress import Progress
 from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
+from attncourse.grading.trouble import advice
 
 DESCRIPTION = """\
 Grade the notebooks submitted/<student>/<unit>/<unit>.ipynb of the course in the
@@ -28,15 +37,54 @@ exercise, or this package with its checks (--force for another reason, such as
 a changed nbgrader_config.py). A run that was interrupted, however it was, goes
 on where it stopped. Marks and comments given by hand are kept."""
 
+# What else there is to do, each in the module of its name.
+COMMANDS = ("collect", "release", "simulate")
+
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
-2 if the command was used wrongly, 130 if it was interrupted"""
+2 if nothing can be graded in this way, 130 if it was interrupted"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["simulate"]:
-        return simulate.main(arguments[1:])
+    if arguments and arguments[0] in COMMANDS:
+        return import_module(f"attncourse.grading.{arguments[0]}").main(arguments[1:])
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    course = Course.here(parser, options.isolation)
+    units, known = course.chosen(options.units, parser), course.units()
+    if not course.submitted.is_dir():
+        parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
+    if options.scheduler and not options.scheduler.startswith("tls://"):
+        print(
+            f"Warning: {options.scheduler} is not tls://. Whoever can reach the scheduler can read what is "
+            "handed in, change marks and run programs on its workers.",
+            file=sys.stderr,
+        )
+    with course.alone() as alone:
+        if not alone:
+            parser.error("another run is grading in this folder")
+        run = Run(course, *look_through(course.submitted, units, known))
+        try:
+            run.grade(options)
+            run.report()
+        except NoneGraded as reason:
+            print(f"Nothing was graded: every submission {reason}.", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
+            return 130
+        except Exception as error:
+            if not (words := advice(error)):
+                raise
+            print(f"\n{one_line(words)}. Then run the same command again to go on.", file=sys.stderr)
+            return 1
+        if not run.submissions:
+            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
+    return run.conclude()
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m attncourse.grading",
         description=DESCRIPTION,
@@ -51,20 +99,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=_positive,
         default=os.cpu_count(),
         metavar="N",
-        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core); "
-        "1 does without Dask",
+        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core)",
     )
     who.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="grade on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786; "
+        help="grade on the workers of this Dask scheduler, such as tls://10.0.0.1:8786; "
         "they need the same version of the course installed, and no shared folder",
     )
     parser.add_argument(
         "--isolation",
-        choices=("best", "required", "none"),
-        help="how submissions are kept from everything else: as well as this machine can (best), "
-        "or not graded where it cannot (required), or not at all (none)",
+        choices=("required", "best", "none"),
+        help="how submissions are kept from everything else: in a jail, or nothing is graded (required, "
+        "unless nbgrader_config.py says otherwise), or as well as this machine can (best), or not at all "
+        "(none)",
     )
     parser.add_argument(
         "--limit",
@@ -74,40 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="how long one submission may take (%(default)s); "
         "one that takes longer is stopped, tried once more and reported",
     )
-    options = parser.parse_args(arguments)
+    return parser
 
-    if not Path("nbgrader_config.py").is_file():
-        parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
-    try:
-        course = Course(options.isolation)
-    except Exception as error:
-        parser.error(f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}")
-    known = course.units()
-    for unit in options.units:
-        if unit not in known:
-            parser.error(f"no unit is called {unit!r}: the course has {', '.join(known) or 'none'}")
-    if not course.submitted.is_dir():
-        parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
 
-    units = sorted(set(options.units)) or known
-    with course.alone() as alone:
-        if not alone:
-            parser.error("another run is grading in this folder")
-        submissions, problems = look_through(course.submitted, units, known)
-        run = Run(course, submissions, problems)
-        try:
-            run.grade(options)
-            run.report()
-        except KeyboardInterrupt:
-            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
-            return 130
-        if not submissions:
-            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
-    if problems:
-        print(f"\nTo look at ({LOG} has the details):")
-        for problem in sorted(problems, key=lambda problem: (not problem.ungraded, problem.place)):
-            print(f"  {problem.place}: {problem.words}")
-    return int(any(problem.ungraded for problem in problems))
+class NoneGraded(Exception):
+    """No submission can be graded here; the message says why, in words that continue a submission's name."""
 
 
 class Run:
@@ -127,36 +146,68 @@ class Run:
         self.submissions = submissions
         self.problems = problems
         self.graded: set[Submission] = set()
+        self.units: dict[str, Unit] = {}
+        self.pages: deque[Item] = deque()  # of feedback, to be made
         self.points = {unit: course.points(unit) for unit in {one.unit for one in submissions}}
 
     def grade(self, options: argparse.Namespace) -> None:
-        """Grade what is not graded yet, and write down each as soon as it is done."""
+        """Grade what is not graded yet, and write down each as soon as it is done.
+
+        Raises
+        ------
+        NoneGraded
+        """
         ahead = self._ahead(options.force)
-        units = self._units({one.unit for one in ahead})
-        ahead = [one for one in ahead if one.unit in units]
-        if not ahead:
+        self._prepare({one.unit for one in ahead})
+        ahead = [one for one in ahead if one.unit in self.units]
+        for submission in sorted(self.graded):
+            self._settle(submission)
+        if not ahead and not self.pages:
             return
-        progress = Progress(len(ahead))
-        work = self._work(ahead, units, progress)
+        if ahead:
+            self.progress = Progress(len(ahead))
+        work = _Work(self._work(ahead), self.pages)
         try:
             with ExitStack() as stack:
-                stack.callback(progress.close)
+                if ahead:
+                    stack.callback(self.progress.close)
                 results: Results
                 if options.scheduler:
                     client = stack.enter_context(cluster_at(options.scheduler))
                     results = on_cluster(client, work, options.limit)
-                elif (workers := min(options.workers, len(ahead))) > 1:
-                    results = on_cluster(stack.enter_context(local_cluster(workers)), work, options.limit)
                 else:
-                    results = one_by_one(work, options.limit)
+                    results = on_this_machine(
+                        work, min(options.workers, len(ahead) or len(self.pages)), options.limit
+                    )
                 stack.callback(results.close)
                 for submission, unit, job, result in results:
-                    self._keep(submission, unit, job, result, progress)
+                    if isinstance(job, PageJob):
+                        self._give_back(submission, job, result)
+                    else:
+                        self._keep(submission, unit, job, result)
         except ClusterLost as reason:
             rest = len(self.submissions) - len(self.graded)
-            self.problems.append(
-                Problem("the workers", f"{reason}; {rest} submissions are left: run this again")
-            )
+            self._problem("the workers", f"{reason}; {rest} submissions are left: run this again")
+
+    def _settle(self, submission: Submission) -> None:
+        """Bring a graded submission up to what was entered since, and have its page made if need be."""
+        try:
+            job = self.course.settle(submission)
+        except (NotGraded, OSError) as reason:
+            self._problem(f"{submission.student}, {submission.unit}", str(reason))
+            return
+        if job is not None:
+            self._prepare({submission.unit})
+            if submission.unit in self.units:
+                self.pages.append((submission, self.units[submission.unit], job))
+
+    def _give_back(self, submission: Submission, job: PageJob, result: Outcome) -> None:
+        try:
+            if not isinstance(result, Page):
+                raise NotGraded(result.words if isinstance(result, Failed) else "came back as no page")
+            self.course.give_feedback(submission, job, result)
+        except (NotGraded, OSError) as reason:
+            self._problem(f"{submission.student}, {submission.unit}", f"has no page of feedback: {reason}")
 
     def report(self) -> None:
         """Print and write everyone's marks, and note what a person should look at."""
@@ -167,14 +218,25 @@ class Run:
             isolation.update(entry.isolation for entry in entries if entry.graded)
             print(*table(unit, points, entries), sep="\n")
             written += map(shown, Report(unit, points, entries).write(self.course.reports))
-        if isolation:
-            print(
-                f"Isolation: {', '.join(f'{name} ({count})' for name, count in sorted(isolation.items()))}."
-            )
+        for name, count in sorted(isolation.items()):
+            is_open = OPEN.get(name)
+            print(f"Isolation: {name} ({count}){f'. Open to them were {is_open}' if is_open else ''}.")
         if self.submissions:
             print(f"Marks: {' and '.join(self.course.export())}.", end=" ")
             print(f"Feedback: {self.course.folders.feedback_directory}/.")
             print(f"How the class did: {' and '.join(name for name in written if name.endswith('.html'))}.")
+
+    def conclude(self) -> int:
+        """Print what is in the way, and return the exit status."""
+        self.problems += self.course.problems
+        if self.problems:
+            print(f"\nTo look at ({LOG} has the details):")
+            for problem in sorted(self.problems, key=lambda problem: (not problem.ungraded, problem.place)):
+                print(one_line(f"  {problem.place}: {problem.words}"))
+        return int(any(problem.ungraded for problem in self.problems))
+
+    def _problem(self, place: str, words: str) -> None:
+        self.problems.append(Problem(place, words))
 
     def _entry(self, submission: Submission) -> Entry:
         """A submission in the report; what a person should look at is noted, too."""
@@ -186,17 +248,16 @@ class Run:
         remarks = list(self.course.remarks(submission))
         self.problems += remarks
         marks, about = self.course.marks(submission), self.course.about(submission)
-        return Entry(submission.student, marks, about, [one.words for one in remarks])
+        penalty = self.course.penalty(submission)
+        return Entry(submission.student, marks, about, [one.words for one in remarks], penalty)
 
-    def _units(self, names: Iterable[str]) -> dict[str, Unit]:
-        """What graders have to know of each unit that can be graded."""
-        units = {}
-        for name in sorted(names):
+    def _prepare(self, names: Iterable[str]) -> None:
+        """Find out what graders have to know of each unit that can be graded."""
+        for name in sorted(set(names) - self.units.keys()):
             try:
-                units[name] = self.course.prepare(name)
+                self.units[name] = self.course.prepare(name)
             except NotGraded as reason:
-                self.problems.append(Problem(name, f"is not graded at all: {reason}"))
-        return units
+                self._problem(name, f"is not graded at all: {reason}")
 
     def _ahead(self, force: bool) -> list[Submission]:
         """The submissions that have to be graded, after a line about those that have not."""
@@ -220,104 +281,90 @@ class Run:
             print(f"{lines}.", flush=True)
         return ahead
 
-    def _work(
-        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: "Progress"
-    ) -> Iterator[tuple[Submission, Unit, Job]]:
+    def _work(self, ahead: Sequence[Submission]) -> Iterator[Item]:
         """What is to be graded, read when it is its turn."""
         for submission in ahead:
             try:
                 job = self.course.job(submission)
             except (NotGraded, OSError) as reason:
-                self._fail(submission, reason, progress)
+                self._fail(submission, reason)
             else:
-                yield submission, units[submission.unit], job
+                yield submission, self.units[submission.unit], job
 
-    def _keep(
-        self, submission: Submission, unit: Unit, job: Job, result: Graded | Failed, progress: "Progress"
-    ) -> None:
+    def _keep(self, submission: Submission, unit: Unit, job: Job, result: Outcome) -> None:
         try:
             if isinstance(result, Failed):
+                if result.everyone:
+                    raise NoneGraded(result.words)
                 self.course.log(submission, result.log)
                 raise NotGraded(result.words)
+            assert isinstance(result, Graded)
             self.course.keep(submission, job, result, unit)
+        except NoneGraded:
+            raise
         except Exception as reason:  # of the gradebook's and of the disk's: the others go on
-            self._fail(submission, reason, progress)
+            self._fail(submission, reason)
         else:
             self.graded.add(submission)
-            marks = self.course.marks(submission)
+            earned = total(self.course.marks(submission), self.course.penalty(submission))
             most = sum(self.points[submission.unit].values())
-            progress.done(f"{submission.student}, {submission.unit}: {total(marks):g} of {most:g} points")
+            self.progress.done(f"{submission.student}, {submission.unit}: {earned:g} of {most:g} points")
+            self._settle(submission)
 
-    def _fail(self, submission: Submission, reason: Exception, progress: "Progress") -> None:
-        words = str(reason) if isinstance(reason, NotGraded) else f"{type(reason).__name__}: {reason}"
+    def _fail(self, submission: Submission, reason: Exception) -> None:
+        words = str(reason) if isinstance(reason, NotGraded) else _words(reason)
         try:
             # Feedback on an earlier submission must not outlive it.
             self.course.discard(submission)
             if any(mark is not None for mark in self.course.marks(submission).values()):
                 words += "; the gradebook keeps an earlier mark"
         except Exception as more:
-            words += f"; {type(more).__name__}: {more}"
-        self.problems.append(Problem(shown(submission.notebook), words))
-        progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
+            words += f"; {_words(more)}"
+        words = one_line(words, LONGEST_REMARK)
+        self._problem(shown(submission.notebook), words)
+        self.progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
 
 
-def total(marks: Marks) -> float:
-    return sum(mark or 0 for mark in marks.values())
+def _words(error: Exception) -> str:
+    return advice(error) or f"{type(error).__name__}: {error}"
+
+
+class _Work(Iterator[Item]):
+    """What is to be done: what has become possible with the last result first, then what was planned."""
+
+    def __init__(self, planned: Iterator[Item], possible: deque[Item]) -> None:
+        self.planned = planned
+        self.possible = possible
+
+    def __next__(self) -> Item:
+        return self.possible.popleft() if self.possible else next(self.planned)
+
+
+def total(marks: Marks, penalty: float = 0) -> float:
+    """The points of a submission, as they count."""
+    return max(0.0, sum(mark or 0 for mark in marks.values()) - penalty)
 
 
 def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list[str]:
     """A line for each student with the marks of every task, numbered, and what the numbers mean."""
-    width = max(len(name) for name in [*(entry.student for entry in entries), "student"])
+    names = [one_line(entry.student) for entry in entries]
+    width = max(map(len, [*names, "student"]))
     numbers = "".join(f"{number:>5}" for number in range(1, len(points) + 1))
+    late = any(entry.penalty for entry in entries)
+    numbers += "   late" * late
     lines = ["", f"{unit}, {sum(points.values()):g} points", f"{'student':<{width}}{numbers}    sum"]
-    for entry in entries:
+    for name, entry in zip(names, entries, strict=True):
         cells = "  not graded"
         if entry.graded:
-            scores = (entry.marks.get(name) for name in points)
+            scores = (entry.marks.get(cell) for cell in points)
             cells = "".join(f"{'?' if score is None else format(score, 'g'):>5}" for score in scores)
+            cells += f"{-entry.penalty if entry.penalty else 0:>7g}" * late
             cells += f"{entry.total:>7g}"
-        lines.append(f"{entry.student:<{width}}{cells}")
+        lines.append(f"{name:<{width}}{cells}")
     legend = [
         f"{number:>3} {task_name(name)} ({most:g})" for number, (name, most) in enumerate(points.items(), 1)
     ]
     return [*lines, "", *legend, ""]
-
-
-class Progress:
-    """A line for each submission that is done; on a terminal a bar instead, and lines for problems."""
-
-    WIDTH = 30
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.finished = 0
-        self.started = time.monotonic()
-        self.live = sys.stdout.isatty()
-        self._draw()
-
-    def done(self, line: str, *, problem: bool = False) -> None:
-        self.finished += 1
-        if not self.live:
-            print(f"[{self.finished}/{self.number}] {line}", flush=True)
-        elif problem:
-            print(f"\r\x1b[2K{line}")
-        self._draw()
-
-    def close(self) -> None:
-        seconds = time.monotonic() - self.started
-        start = "\r\x1b[2K" if self.live else ""
-        print(f"{start}{self.finished} done in {timedelta(seconds=round(seconds))}.", flush=True)
-
-    def _draw(self) -> None:
-        if not self.live:
-            return
-        full = self.WIDTH * self.finished // self.number
-        left = ""
-        if self.finished:
-            seconds = (time.monotonic() - self.started) / self.finished * (self.number - self.finished)
-            left = f", about {timedelta(seconds=round(seconds))} left"
-        bar = "#" * full + "." * (self.WIDTH - full)
-        print(f"\r\x1b[2K[{bar}] {self.finished} of {self.number}{left}", end="", flush=True)
 
 
 def _positive(text: str) -> int:

@@ -1,62 +1,69 @@
-"""Who grades: a process beside this one, all cores of this machine, or a cluster of machines.
+"""Who grades: processes on this machine, one for each thread that waits for it, or a cluster of machines.
 
-All three run `Grader.grade` and give the same. A worker that is lost with its submissions loses
+Both run `Grader.grade` and give the same. On a cluster, a worker that is lost with its submissions loses
 nothing: Dask gives them to another one.
 """
 
 import logging
-import signal
+import queue
 import threading
 import warnings
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from attncourse.grading.grader import Failed, Graded, Grader, Job, Unit
+from attncourse.grading.grader import Grader
+from attncourse.grading.job import Failed, Graded, Job, Page, PageJob, Unit
 from attncourse.grading.submitted import Submission
 
-Work = Iterable[tuple[Submission, Unit, Job]]
-Results = Generator[tuple[Submission, Unit, Job, Graded | Failed], None, None]
+Item = tuple[Submission, Unit, Job | PageJob]
+Outcome = Graded | Page | Failed
+# What is to be done. It may have more to give after a result than before.
+Work = Iterable[Item]
+Results = Generator[tuple[Submission, Unit, Job | PageJob, Outcome], None, None]
 
 
 class ClusterLost(Exception):
     """The cluster cannot be reached, or not any more."""
 
 
-def one_by_one(work: Work, limit: float) -> Results:
-    """Grade one submission after the other, without Dask."""
-    grader = Grader(limit)
-    try:
-        for submission, unit, job in work:
-            yield submission, unit, job, grader.grade(unit, job)
-    finally:
-        grader.close()
+def on_this_machine(work: Work, workers: int, limit: float) -> Results:
+    """Grade so many submissions at a time, each in a process of its own, and listen to no network.
 
+    One submission for each process waits ready, so that none of them waits for this process.
+    """
+    graders = [Grader(limit) for _ in range(workers)]
+    free: queue.SimpleQueue[Grader] = queue.SimpleQueue()
+    for grader in graders:
+        free.put(grader)
 
-@contextmanager
-def local_cluster(workers: int) -> Iterator[Any]:
-    """A Dask client with so many worker processes on this machine."""
-    from distributed import Client, LocalCluster
+    def grade(unit: Unit, job: Job | PageJob) -> Outcome:
+        grader = free.get()
+        try:
+            return grader.grade(unit, job)
+        finally:
+            free.put(grader)
 
-    # On a busy machine it remarks on how long its own files take.
-    warnings.filterwarnings("ignore", module=r"distributed\.")
-    # Ctrl-C is for this process, which then ends its workers: they would only print tracebacks.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        cluster = LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            memory_limit=0,  # a worker only waits for its grader
-            dashboard_address=None,
-            # Its HTTP server: for nobody else, and at no port that another run may have.
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            silence_logs=logging.CRITICAL,
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
-    with cluster, Client(cluster) as client:
-        yield client
+    work = iter(work)
+    waiting: dict[Future[Outcome], Item] = {}
+    with ThreadPoolExecutor(workers) as threads:
+        try:
+            while True:
+                for submission, unit, job in islice(work, 2 * workers - len(waiting)):
+                    waiting[threads.submit(grade, unit, job)] = submission, unit, job
+                if not waiting:
+                    return
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    yield *waiting.pop(future), future.result()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for grader in graders:
+                grader.stop()
+            threads.shutdown()
+            for grader in graders:
+                grader.close()
 
 
 @contextmanager
@@ -75,6 +82,8 @@ def cluster_at(address: str, seconds: float = 30) -> Iterator[Any]:
         client = Client(address, timeout=seconds)
     except (OSError, ValueError) as error:
         raise ClusterLost(f"there is no scheduler at {address}: {error}") from error
+    except TypeError as error:  # Dask's, of a key that it was not told of
+        raise ClusterLost(f"{address} needs a key (README.md says how to name it): {error}") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=seconds)
@@ -100,10 +109,10 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
     warnings.filterwarnings("ignore", message="Sending large graph")
     work = iter(work)
     units: dict[str, Any] = {}
-    waiting: dict[Any, tuple[Submission, Unit, Job]] = {}
+    waiting: dict[Any, Item] = {}
     arriving = as_completed()
 
-    def send(submission: Submission, unit: Unit, job: Job) -> None:
+    def send(submission: Submission, unit: Unit, job: Job | PageJob) -> None:
         if unit.name not in units:
             # As a task, not as scattered data: it is made anew when all workers that had it are lost.
             units[unit.name] = client.submit(_itself, unit, pure=False)
@@ -119,7 +128,7 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
     refill()
     for future in arriving:
         submission, unit, job = waiting.pop(future.key)
-        result: Graded | Failed
+        result: Outcome
         try:
             result = future.result()
         except KilledWorker as error:
@@ -136,7 +145,7 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
 _OF_THREAD = threading.local()
 
 
-def _grade(unit: Unit, job: Job, limit: float) -> Graded | Failed:
+def _grade(unit: Unit, job: Job | PageJob, limit: float) -> Outcome:
     """Grade on a worker, in a process that this thread of the worker keeps for it."""
     if not hasattr(_OF_THREAD, "grader"):
         _OF_THREAD.grader = Grader(limit)

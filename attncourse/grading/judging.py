@@ -20,6 +20,8 @@ from attncourse.checks import CheckFailed, Task, Verdict, wire
 from attncourse.checks.judge import judge
 from attncourse.checks.probe import Answer, Failure
 from attncourse.checks.task import registry
+from attncourse.grading.harmless import LONGEST_REMARK, one_line
+from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.repair import flag, remarks
 from attncourse.grading.scan import Findings, scan
@@ -90,7 +92,7 @@ class Execute(preprocessors.Execute):
         try:
             self.execute_cell(cell, index, store_history=True)
         except DeadKernelError:
-            self._stop("The Python process came to an end.")
+            self._died("The Python process came to an end.")
         except CellTimeoutError:
             self._stop("The code did not come to an end, and did not let itself be interrupted.")
         except Exception:
@@ -120,6 +122,13 @@ class Execute(preprocessors.Execute):
     def _stop(self, reason: str) -> None:
         self._stopped = reason
         run_sync(self.km.shutdown_kernel)(now=True)
+
+    def _died(self, words: str) -> None:
+        """The kernel came to an end: by the notebook's doing, by a limit of ours, or by neither."""
+        provisioner: Any = self.km.provisioner
+        if provisioner.lost:
+            raise NotGraded("lost its Python process, which was killed from outside", again=True)
+        self._stop(f"{words} {provisioner.ending}".strip())
 
     # Graded cells ---------------------------------------------------------------------------
 
@@ -159,7 +168,7 @@ class Execute(preprocessors.Execute):
             "outside": bool(calls),
             "passed": not failed,
             "misconception": next((one.misconception for one in failed if one.misconception), None),
-            "words": shown[0].message.partition("\n")[0],
+            "words": one_line(shown[0].message.partition("\n")[0], LONGEST_REMARK),
         }
 
     def _verdict(self, name: str, task: Task, answer: str) -> Verdict:
@@ -219,7 +228,7 @@ class Execute(preprocessors.Execute):
         try:
             return run_sync(self._async_ask)(code)
         except DeadKernelError:
-            self._stop("The Python process came to an end while your function was called.")
+            self._died("The Python process came to an end while your function was called.")
         except TimeoutError:
             self._stop("Your function did not come to an end, and did not let itself be interrupted.")
         return None

@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader
 
 from attncourse.checks.judge import link
 from attncourse.checks.task import registry
+from attncourse.grading.harmless import csv_cell, one_line
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,15 @@ class Entry:
         What the autograded notebook says of its grading: "checks", "flags", "isolation".
     remarks : sequence of str
         What a person should look at.
+    penalty : float
+        The points taken off for being late.
     """
 
     student: str
     marks: Mapping[str, float | None] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     remarks: Sequence[str] = ()
+    penalty: float = 0
 
     @property
     def graded(self) -> bool:
@@ -46,7 +50,7 @@ class Entry:
 
     @property
     def total(self) -> float:
-        return sum(mark or 0 for mark in self.marks.values())
+        return max(0.0, sum(mark or 0 for mark in self.marks.values()) - self.penalty)
 
     @property
     def isolation(self) -> str:
@@ -148,13 +152,19 @@ class Report:
         return [(task_name(cell), found[cell]) for cell in self.points if found[cell]]
 
     @property
+    def late(self) -> bool:
+        return any(entry.penalty for entry in self.graded)
+
+    @property
     def to_look_at(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.remarks]
 
     def html(self) -> str:
         """The page."""
         environment = Environment(loader=PackageLoader("attncourse.grading", "."), autoescape=True)
-        return environment.get_template("report.html.jinja").render(report=self, task_name=task_name)
+        return environment.get_template("report.html.jinja").render(
+            report=self, task_name=task_name, one_line=one_line
+        )
 
     def csv(self) -> str:
         """A line for each submission and graded cell."""
@@ -167,7 +177,8 @@ class Report:
                 check = entry.check(cell)
                 row = [self.unit, entry.student, task_name(cell), entry.marks.get(cell), points]
                 row += [check.get("misconception"), check.get("outside")]
-                writer.writerow([*row, entry.isolation if entry.graded else None, "; ".join(entry.remarks)])
+                row += [entry.isolation if entry.graded else None, "; ".join(entry.remarks)]
+                writer.writerow(map(csv_cell, row))
         return file.getvalue()
 
     def write(self, folder: Path) -> list[Path]:
