@@ -68,7 +68,7 @@ def grade(unit: Unit, job: Job) -> Graded:
     log = Log()
     name = unit.name
     # nbgrader looks for its folders with patterns, which some names would upset.
-    student = job.student if re.fullmatch(r"[\w .@+-]+", job.student) else "student"
+    student = job.student if re.fullmatch(r"\w([\w .@+-]*[\w.@+-])?", job.student) else "student"
     with tempfile.TemporaryDirectory(prefix="g", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         submitted = root / "submitted" / student / name
@@ -155,9 +155,12 @@ def _text(content: bytes) -> str:
     except UnicodeDecodeError:
         raise NotGraded("is not a notebook: it is not text in UTF-8") from None
     try:
-        json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         raise NotGraded("is not a notebook: it is not JSON") from None
+    if "\\ud" in text.lower():
+        # Halves of characters, which no file can hold.
+        text = json.dumps(parsed, ensure_ascii=False).encode(errors="replace").decode()
     try:
         nbformat.reads(text, as_version=4)
     except Exception as error:

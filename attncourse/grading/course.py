@@ -25,7 +25,7 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.utils import is_grade, parse_utc, rmtree
 from traitlets.config import Config
 
-from attncourse.grading import leftovers
+from attncourse.grading import leftovers, secret
 from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
 from attncourse.grading.harmless import one_line
@@ -119,6 +119,10 @@ class Course:
                 run(GenerateAssignment(coursedir=self.folders, parent=self.app), Log())
             finally:
                 self.folders.assignment_id, self.folders.release_directory = before
+        try:
+            self.config.Execute.secret = secret.of_course(Path(self.folders.root))
+        except (OSError, ValueError) as error:
+            raise NotGraded(f"has no secret to draw numbers from: {error}", everyone=True) from error
         sources = read_folder(self._source(unit))
         prepared = Unit(unit, sources, snapshot(unit, sources, self.config), self.config, course_version())
         try:
