@@ -79,6 +79,8 @@ def cluster_at(address: str, seconds: float = 30) -> Iterator[Any]:
         client = Client(address, timeout=seconds)
     except (OSError, ValueError) as error:
         raise ClusterLost(f"there is no scheduler at {address}: {error}") from error
+    except TypeError as error:  # Dask's, of a key that it was not told of
+        raise ClusterLost(f"{address} needs a key (README.md says how to name it): {error}") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=seconds)

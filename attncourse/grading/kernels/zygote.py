@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +67,8 @@ IMPORTS = [
 _MOST = 1 << 16
 _PATIENCE = 60  # seconds that a kernel may take until it listens
 _READY = b"ready"
-_PAUSE = 50  # milliseconds between two looks at the memory that a notebook uses
+_PAUSE = 0.05  # seconds between two looks at the memory that a notebook uses
+_SHARE = 0.1  # of the time, at most, goes into these looks
 
 # How a kernel ended, as its supervisor says it: of itself, if with nothing of these.
 KILLED, HUNGRY = "killed", "hungry"
@@ -236,12 +238,15 @@ def _supervise(request: dict[str, Any], leash: socket.socket, zygote: socket.soc
     for descriptor in (heard, leash.fileno(), ended):
         watched.register(descriptor, select.POLLIN)
     hungry = False
+    pause = _PAUSE
     while True:
-        happened = {descriptor for descriptor, _ in watched.poll(_PAUSE)}
+        happened = {descriptor for descriptor, _ in watched.poll(1000 * pause)}
         if not happened:
+            start = time.monotonic()
             if ready == _READY and not hungry and jail.used_more_than(request["memory"]):
                 hungry = True
                 os.kill(guard, signal.SIGKILL)
+            pause = max(_PAUSE, (time.monotonic() - start) / _SHARE)
         elif heard in happened:
             words = os.read(heard, _MOST)
             ready += words
@@ -273,7 +278,9 @@ def _be_guard(request: dict[str, Any], say: int, job: Job) -> NoReturn:
     jail.set_dumpable(False)
     _, status, used = os.wait4(kernel, 0)
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGKILL and used.ru_utime + used.ru_stime < request["limits"].get("RLIMIT_CPU", 0):
+    # The system's clocks of computing differ by a little.
+    computing = used.ru_utime + used.ru_stime + 1
+    if code == -signal.SIGKILL and computing < request["limits"].get("RLIMIT_CPU", 0):
         os._exit(_EXIT_KILLED)
     os._exit(min(code & 0xFF, _EXIT_KILLED - 1))
 
