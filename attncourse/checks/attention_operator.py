@@ -280,7 +280,8 @@ softargmax = Task(
     sums={
         "lost": Wrong(
             "a sum or maximum along the rows lost its dimension",
-            """`sum(-1)` of a tensor of shape (3, 4) has shape (3,), which broadcasts along the wrong dimension,
+            """`sum(-1)` of a tensor of shape (3, 4) has shape (3,), which broadcasts along the wrong
+            dimension,
             or not at all. There is an argument that keeps the dimension.""",
             STABLE,
         ),
@@ -289,7 +290,8 @@ softargmax = Task(
         **only(NORMALISER, "not divided", "no exponential", "sigmoid", "logarithm", "base 2", "absolute"),
         "one-hot": Wrong(
             "all the weight goes to the largest score",
-            """That is the argmax, written as a one-hot row. Softargmax is its smooth version: close scores get
+            """That is the argmax, written as a one-hot row. Softargmax is its smooth version: close scores
+            get
             close weights.""",
             SOFTARGMAX,
         ),
@@ -566,7 +568,8 @@ def picks_opposite(key, index, share):
 
 @picking_query.mistake(
     "the mean of the keys is subtracted from the key",
-    hint="""Of the keys that lie to one side, the mean points away from that side, and with it your query. Another
+    hint="""Of the keys that lie to one side, the mean points away from that side, and with it your query.
+    Another
     key may then match better. Which direction does a key of length 1 match best?""",
     read="attention_operator#two-limits",
 )
@@ -777,13 +780,15 @@ def _ratio(values: list[float], expected: float) -> str | None:
         ),
         "squared": Wrong(
             "variances stand where standard deviations should",
-            """A factor c multiplies the standard deviation of the scores by c, and their variance by c squared.
+            """A factor c multiplies the standard deviation of the scores by c, and their variance by c
+            squared.
             Which of the two are you dividing by?""",
             WHY_THE_SCALE,
         ),
         "above": Wrong(
             "the standard deviations are multiplied after the division",
-            """Python divides and multiplies from left to right: in `1 / a * b`, the b stands above the fraction
+            """Python divides and multiplies from left to right: in `1 / a * b`, the b stands above the
+            fraction
             bar. Brackets help.""",
             WHY_THE_SCALE,
         ),
@@ -794,7 +799,8 @@ def _ratio(values: list[float], expected: float) -> str | None:
         ),
         "added": Wrong(
             "the standard deviations are added",
-            """A score is a sum of products. What is the variance of a *product* of two independent numbers?""",
+            """A score is a sum of products. What is the variance of a *product* of two independent
+            numbers?""",
             WHY_THE_SCALE,
         ),
     },
@@ -806,7 +812,8 @@ def _ratio(values: list[float], expected: float) -> str | None:
         ),
         "variance": Wrong(
             "this is the variance of the scores, or its inverse, instead of the standard deviation",
-            """A factor c multiplies the variance by c squared. Which number, squared, is the one you have?""",
+            """A factor c multiplies the variance by c squared. Which number, squared, is the one you
+            have?""",
             WHY_THE_SCALE,
         ),
     },
@@ -894,8 +901,7 @@ column_attention = Task(
             _column_alone,
         ),
         Law(
-            "writing every feature of queries and keys twice does the same as making the queries longer by the "
-            "root of 2",
+            laws.FEATURES_TWICE,
             WHY_THE_SCALE,
             _columns_twice,
             _column_twice,
@@ -922,7 +928,8 @@ column_attention = Task(
     layout={
         "rows": Wrong(
             "the output has its positions in rows",
-            """The numbers are right. In this convention the output, like its inputs, keeps one position in each
+            """The numbers are right. In this convention the output, like its inputs, keeps one position in
+            each
             column.""",
             COLUMNS,
         ),
@@ -1057,7 +1064,8 @@ MADE_FROM = {
     ),
     "values like keys": Wrong(
         "the values are made with the weights of the keys",
-        """What a word offers to be found by, and what it then hands over, are two things, with two weights.""",
+        """What a word offers to be found by, and what it then hands over, are two things, with two
+        weights.""",
         THREE_INPUTS,
     ),
 }
@@ -1258,7 +1266,8 @@ most_attended = Task(
     dim={
         "queries": Wrong(
             "for each key, the query that attends to it most",
-            """Being attended to by a word and attending to it are two questions, and their answers differ. Is a
+            """Being attended to by a word and attending to it are two questions, and their answers differ.
+            Is a
             query a row of the weights, or a column?""",
             NOT_SYMMETRIC,
         ),

@@ -43,7 +43,8 @@ SIMILARITY = {
     ),
     "not transposed": Wrong(
         "the keys are not transposed",
-        """Entry (q, k) of the scores is row q of the queries times *row* k of the keys. A matrix product takes
+        """Entry (q, k) of the scores is row q of the queries times *row* k of the keys. A matrix product
+        takes
         rows from the left and columns from the right.""",
         "attention_operator#matrix-form",
     ),
@@ -180,7 +181,8 @@ NORMALISER = {
     ),
     "sigmoid": Wrong(
         "each weight is a sigmoid of its score",
-        """A sigmoid looks at one score only. A weight says how a query shares out its attention, so it depends
+        """A sigmoid looks at one score only. A weight says how a query shares out its attention, so it
+        depends
         on all the scores of the query.""",
         "attention_operator#softargmax",
     ),

@@ -87,7 +87,7 @@ def same_form(value: Plain, expected: Plain) -> bool:
         return (
             isinstance(value, Tensor)
             and value.shape == expected.shape
-            and value.is_floating_point() == expected.is_floating_point()
+            and (value.dtype in TOLERANCE) == expected.is_floating_point()
             and (value.dtype == torch.bool) == (expected.dtype == torch.bool)
         )
     if isinstance(expected, tuple | list):

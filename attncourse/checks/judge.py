@@ -52,7 +52,7 @@ def judge(task: Task, seeds: Sequence[int], ask: Ask, wrong_parts: Sequence[str]
         return verdict
     mended = ask([case for _, _, case in cases], parts)
     verdict_then = _judged(task, cases, mended, ask, parts)
-    if not verdict_then.passed and verdict_then.sections == verdict.sections:
+    if not verdict_then.passed and verdict_then.message == verdict.message:
         return verdict  # it does not call them, or is not to be saved by them
     names = " and ".join(f"`{name}`" for name in parts)
     them = "it" if len(parts) == 1 else "them"

@@ -18,6 +18,11 @@ from attncourse.checks.verdict import shown
 Inputs = dict[str, Any]
 Draw = Callable[[Normal], Inputs]
 
+FEATURES_TWICE = (
+    "writing every feature of queries and keys twice does the same as making the queries longer by "
+    "the root of 2"
+)
+
 
 def unlike(value: Tensor, expected: Tensor) -> tuple[str, str, str] | None:
     """The first place where two tensors differ, and the two numbers there, as words; None if nowhere."""
@@ -131,21 +136,19 @@ def features_written_twice(draw: Draw, read: str) -> Law:
         words = "at {place} yours gives {yours} for the first and {expected} for the second"
         return is_not(values[0], values[1], words)
 
-    sentence = (
-        "writing every feature of queries and keys twice does the same as making the queries longer by "
-        "the root of 2"
-    )
-    return Law(sentence, read, inputs, broken)
+    return Law(FEATURES_TWICE, read, inputs, broken)
 
 
 def best_match_takes_all(draw: Draw, read: str) -> Law:
     def inputs(normal: Normal) -> Inputs:
         drawn = draw(normal)
-        # The first key is the first query; all others point the other way.
-        query = drawn["query"] if drawn["query"].dim() == 1 else drawn["query"][..., :1, :]
-        key = -query.expand_as(drawn["key"]).clone()
+        # The first key is the first query, of length 1, and all others point the other way. Scores of
+        # 30 and -30 say enough, and no exponential overflows.
+        unit = torch.nn.functional.normalize(drawn["query"], dim=-1)
+        first = unit if unit.dim() == 1 else unit[..., :1, :]
+        key = -first.expand_as(drawn["key"]).clone()
         key[..., 0, :] *= -1
-        return drawn | {"query": 100 * drawn["query"], "key": 100 * key}
+        return drawn | {"query": 30 * unit * unit.shape[-1] ** 0.5, "key": key}
 
     def broken(inputs: Inputs, value: Tensor) -> str | None:
         single = value.dim() < inputs["value"].dim()

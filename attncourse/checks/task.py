@@ -110,7 +110,7 @@ class Mistake:
 
         It needs ``math`` and ``torch``; functions of the checks that it calls stand in front of it.
         """
-        helpers = "\n\n".join(source_of(helper, helper.__name__) for helper in _helpers(self.function))
+        helpers = "\n\n".join(map(_bare_source, _helpers(self.function)))
         if not self.choices:
             return "\n\n".join(filter(None, [helpers, source_of(self.function, name)]))
         parameters = inspect.signature(self.function).parameters.values()
@@ -297,8 +297,21 @@ def _helpers(function: Callable, known: list[Callable] | None = None) -> list[Ca
     names = [*code.co_names, *(n for c in code.co_consts if inspect.iscode(c) for n in c.co_names)]
     for name in names:
         helper = function.__globals__.get(name)
-        ours = inspect.isfunction(helper) and helper.__module__.startswith(__package__ or "")
-        if ours and helper is not function and helper not in known:
+        if not inspect.isfunction(helper) or not helper.__module__.startswith("attncourse.checks."):
+            continue
+        if helper is not function and helper not in known:
             _helpers(helper, known)
             known.append(helper)
     return known
+
+
+def _bare_source(function: Callable) -> str:
+    """The source of a function without what only we need: its decorators, types and docstring."""
+    definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.decorator_list, definition.returns = [], None
+    for argument in definition.args.args:
+        argument.annotation = None
+    if ast.get_docstring(definition) is not None:
+        del definition.body[0]
+    return ast.unparse(definition)

@@ -7,7 +7,6 @@ side. The answer gets a :class:`Program`, which can be called like the function.
 from __future__ import annotations
 
 import builtins
-import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -115,7 +114,7 @@ def trace(function: Callable) -> Program:
             step["kind"] = "input"
         elif node.op == "get_attr":
             step["kind"] = "constant"
-            step["value"] = functools.reduce(getattr, str(node.target).split("."), graph).detach().clone()
+            step["value"] = getattr(graph, str(node.target)).detach().clone()
         elif node.op == "call_method":
             step |= {"kind": "method", "target": node.target}
         elif node.op == "call_function":
