@@ -67,7 +67,7 @@ def scan(task: Task, answer: str, sources: Sequence[str]) -> Findings:
     seen = [(node, SUSPICIOUS) for tree in trees for node in ast.walk(tree)]
     seen += [(node, forbidden) for node in reached]
     for node, unwanted in seen:
-        for word in _words(node):
+        for word in [part for name in _words(node) for part in (name, imported.get(name, name).split(".")[-1])]:
             plain = word.strip("_").lower()
             if word in unwanted or plain in unwanted or "scaled_dot_product" in plain:
                 remark = f"the code uses {word} (line {getattr(node, 'lineno', 1)} of its cell)"
