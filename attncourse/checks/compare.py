@@ -75,7 +75,12 @@ def difference(value: Plain, expected: Plain, *, exact_dtype: bool = False) -> P
         return None
     if isinstance(value, Foreign) or type(value) is not type(expected):
         return Problem(describe(value), f"{_KINDS[type(expected)]} was expected")
-    return None if value == expected else Problem(describe(value), "this is not what the question asks for")
+    if value == expected:
+        return None
+    opposite = (
+        f"{expected} is right" if isinstance(expected, bool) else "this is not what the question asks for"
+    )
+    return Problem(describe(value), opposite)
 
 
 _KINDS: dict[type, str] = {bool: "True or False", str: "a word, in quotes"}

@@ -191,8 +191,16 @@ class Task:
 
     def cases(self, seed: int) -> list[Case]:
         """The cases of a seed; with seed 0, which students see, the pencil case comes first."""
-        first = [] if seed else [Case(self.pencil, "the pencil case")]
-        return first + self.drawn(seed)
+        return self._some_cases(seed)
+
+    @functools.cached_property
+    def _some_cases(self) -> Callable[[int], list[Case]]:
+        @functools.lru_cache(maxsize=8)  # nobody changes a case, and to make one may take a while
+        def cases(seed: int) -> list[Case]:
+            first = [] if seed else [Case(self.pencil, "the pencil case")]
+            return first + self.drawn(seed)
+
+        return cases
 
     def mistake(self, label: str, *, hint: str, read: str) -> Callable[[Callable], Callable]:
         """Register the decorated function as a known wrong answer to this task."""

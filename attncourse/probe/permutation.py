@@ -1,0 +1,56 @@
+"""How answers of the unit ``permutation`` are called: testers, with a layer to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attncourse.probe.answer import Misfit, Plain, plain
+from attncourse.probe.calling import Way
+from attncourse.probe.refusing import given
+
+
+class AskAboutLayer(Way):
+    """Hands a layer over and sees on which inputs it is tried. A yes without trying it is no answer."""
+
+    # What says that a layer follows or ignores *every* permutation.
+    yes: tuple[Any, ...] = (True, "equivariant", "invariant", "both")
+
+    def use(self, answer: Callable, inputs: dict[str, Plain]) -> Any:
+        layer, x = inputs["layer"], inputs["x"]
+        own = x.numpy().tobytes()
+        tried: set[bytes] = set()
+
+        @given  # what the layer does, the answer does not do
+        def watched(z: Tensor) -> Tensor:
+            if len(tried) < 2 and isinstance(z, Tensor) and z.shape == x.shape:
+                try:
+                    tried.update({z.detach().numpy().tobytes()} - {own})
+                except RuntimeError:  # within torch.vmap there are several, whose numbers cannot be read
+                    tried.update({b"one of several", b"another of them"})
+            return layer(z)
+
+        try:
+            value = answer(watched, x)
+        except IndexError:
+            num_rows = len(layer(x))
+            if num_rows == len(x):
+                raise
+            # Which index is too large depends on the permutation that was drawn: no message to know it by.
+            words = f"it has {num_rows}, and the input {len(x)}"
+            raise Misfit(f"rows of the output are asked for that are not there: {words}") from None
+        # `(a == b).all()` is a tensor, and a yes or no all the same.
+        if isinstance(value, Tensor) and value.dtype == torch.bool and value.numel() == 1:
+            value = value.item()
+        # The powers of one permutation are never all permutations, so a yes needs two at least.
+        says_yes = isinstance(value, bool | np.bool_ | str) and value in self.yes
+        if says_yes and len(tried) < 2:
+            number = "no other order" if not tried else "a single other order"
+            raise Misfit(f"{plain(value)!r} is said after {number} of the positions was tried")
+        if not layer.calls:
+            raise Misfit(f"{plain(value)!r} is said without a look at the layer: it was never called")
+        return value

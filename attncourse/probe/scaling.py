@@ -1,0 +1,78 @@
+"""How answers of the unit ``scaling`` are called: with partial results, and within a budget of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attncourse.probe.answer import Misfit, Plain
+from attncourse.probe.calling import Way
+from attncourse.probe.refusing import given
+
+
+class MergeTwo(Way):
+    """Two triples, of which the case has the six tensors."""
+
+    def arguments(self, inputs: dict[str, Plain]) -> tuple[Any, ...]:
+        values = list(inputs.values())
+        return tuple(values[:3]), tuple(values[3:])
+
+
+class WithinBudget(Way):
+    """Watches what the answer makes: no tensor may be larger than a chunk's scores, or the inputs.
+
+    It sees PyTorch's tensors, and not what is in lists or in NumPy's arrays. And it runs beside the
+    answer: a grader sees what the answer returns, and has to believe that it was watched.
+    """
+
+    def use(self, answer: Callable, inputs: dict[str, Plain]) -> Any:
+        query, key, *_, chunk_size = inputs.values()
+        tensors = [x for x in inputs.values() if isinstance(x, Tensor)]
+        output_size = math.prod(query.shape[:-1]) * inputs["value"].shape[-1]
+        scores = math.prod(query.shape[:-1]) * chunk_size
+        budget = max(output_size, scores, *(x.numel() for x in tensors))
+        with _Watch(key.shape[-2]) as watch:
+            output = answer(*inputs.values())
+        if watch.numel > budget:
+            raise Misfit(
+                f"your function made a tensor of shape {watch.shape}, {watch.numel} numbers; "
+                f"the budget is {budget}"
+            )
+        if chunk_size < key.shape[-2] and watch.whole_rows:
+            raise Misfit(
+                f"your function made a tensor of shape {watch.whole_rows}, with the scores of all "
+                f"{key.shape[-2]} keys side by side; only {chunk_size} keys are to be looked at together"
+            )
+        return output
+
+
+class _Watch(TorchDispatchMode):
+    """Keeps the shape of the largest tensor that is made, and of one that compares with all keys."""
+
+    def __init__(self, num_keys: int) -> None:
+        super().__init__()
+        self.num_keys = num_keys
+        self.numel = 0
+        self.shape: tuple[int, ...] = ()
+        self.whole_rows: tuple[int, ...] = ()
+
+    @given  # what is called in here is not called by the answer
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        product = func.__name__.split(".")[0] in ("mm", "bmm", "mv", "matmul", "addmm", "baddbmm")
+        for made in result if isinstance(result, tuple | list) else (result,):
+            if not isinstance(made, Tensor):
+                continue
+            if product and made.dim() and made.shape[-1] == self.num_keys:
+                self.whole_rows = tuple(made.shape)
+            # A view is as small as the memory behind it: expanding makes no new numbers.
+            if (
+                made.numel() > self.numel
+                and made.untyped_storage().nbytes() > self.numel * made.element_size()
+            ):
+                self.numel, self.shape = made.numel(), tuple(made.shape)
+        return result
