@@ -5,7 +5,6 @@ import contextlib
 import copy
 import json
 import math
-import os
 import string
 import subprocess
 import sys
@@ -16,8 +15,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nbformat import NotebookNode
 from nbconvert import HTMLExporter
+from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
@@ -468,14 +467,15 @@ THIEVES = {
         "            if f is not attention:\n                return f(q, k, v)"
     ),
     "files": (
-        "import os, sys\nfor top in (*sys.path, '/', os.path.dirname(torch.__file__) + '/../attncourse', PLACE):\n"
+        "import os, sys\nfor top in (*sys.path, '/', os.path.dirname(torch.__file__) + '/..', PLACE):\n"
         "    path = os.path.join(top, 'attncourse', 'attention_operator.py')\n"
         "    if os.path.exists(path):\n        exec(open(path).read(), names := {})\n"
         "        attention = names.get('attention')\n"
     ),
     "the pipe": (
         "from attncourse.probe import absent\nimport sys\ndef attention(q, k, v):\n"
-        "    frame = sys._getframe()\n    while 'nonce' not in frame.f_locals:\n        frame = frame.f_back\n"
+        "    frame = sys._getframe()\n"
+        "    while 'nonce' not in frame.f_locals:\n        frame = frame.f_back\n"
         "    ask = lambda text: get_ipython().kernel.raw_input(frame.f_locals['nonce'] + text)\n"
         "    return [absent._elsewhere(f'{kind}.{name}', ask)(q, k, v)\n"
         "            for kind in ('course', 'task') for name in ('attention', 'single_query')][0]"
@@ -496,7 +496,9 @@ def thieves(tmp_path_factory):
         check_cell("carried", "checks.attention(attention)"),
         new_code_cell("checks.attention(attention)"),
         new_code_cell("letters.results()['sorting']"),
-        new_code_cell("checks.attention.case(1)", metadata={"nbgrader": {"solution": True, "grade_id": "asks"}}),
+        new_code_cell(
+            "checks.attention.case(1)", metadata={"nbgrader": {"solution": True, "grade_id": "asks"}}
+        ),
     ]
     return executed(cells, tmp_path_factory.mktemp("work"))
 
@@ -531,7 +533,9 @@ def test_what_is_not_there_costs_nothing_and_says_so(thieves):
     assert called.text == "attention: is checked outside of this notebook when it is graded.\n"
     assert stopped.output_type == asked.output_type == "stream"
     assert "`attncourse.letters.results` is not there in grading" in stopped.text
-    assert [f["cell"] for f in thieves.metadata.attncourse["flags"] if "stopped early" in f["words"]] == ["asks"]
+    assert [f["cell"] for f in thieves.metadata.attncourse["flags"] if "stopped early" in f["words"]] == [
+        "asks"
+    ]
 
 
 def test_only_what_was_judged_before_is_given(tmp_path):
@@ -581,7 +585,11 @@ def test_everything_imports(tmp_path):
     lines = ["import attncourse", "exec('from attncourse import *')", "from attncourse import checks"]
     for path in sorted(made.PACKAGE.rglob("*.py")):
         parts = [part for part in path.relative_to(made.PACKAGE).with_suffix("").parts if part != "__init__"]
-        if parts and parts[0] not in ("checks", "grading") and not any(part.startswith("_") for part in parts):
+        if (
+            parts
+            and parts[0] not in ("checks", "grading")
+            and not any(part.startswith("_") for part in parts)
+        ):
             lines.append(f"exec('from attncourse.{'.'.join(parts)} import *')")
     lines += [f"checks.{name}(3)" for name in TASKS]
     folders = [str(made.package_for(checks.tasks(unit))) for unit in UNITS]
@@ -709,7 +717,7 @@ UNCERTAIN = {
         "class My:\n    @staticmethod\n    def softmax(s):\n        return s.exp()\n"
         "def softargmax(s):\n    return My.softmax(s)"
     ),
-    "under a condition": "def softargmax(s):\n    if False:\n        return torch.softmax(s, -1)\n    return s",
+    "under a condition": "def softargmax(s):\n    if 0:\n        return torch.softmax(s, -1)\n    return s",
     "left over": "def softargmax(s):\n    return s.exp()\n    return torch.softmax(s, -1)",
     "a helper": "def h(s):\n    return torch.softmax(s, -1)\ndef softargmax(s):\n    return h(s)",
     "unseen": "exec('def softargmax(s): return s')",

@@ -1062,7 +1062,9 @@ def replaced_probe_by_the_reference(sheet: Sheet) -> None:
     sheet.write(
         WRONG
         + """
-checks.wire.probe = lambda task, answer, cases: checks.probe.probe(task, task.reference, cases, refusing=False)
+checks.wire.probe = lambda task, answer, cases: checks.probe.probe(
+    task, task.reference, cases, refusing=False
+)
 """
     )
 
@@ -1099,7 +1101,7 @@ def course_function_from_memory(sheet: Sheet) -> None:
         import gc, types
         course = [
             thing for thing in gc.get_objects()
-            if isinstance(thing, types.FunctionType) and thing.__name__ in ("attention", "_ANSWER", "reference")
+            if isinstance(thing, types.FunctionType) and thing.__name__ in ("attention", "_ANSWER")
         ]
         course += [getattr(module, "attention", None) for module in list(torch.sys.modules.values())]
         def ANSWER(*args, **kwargs):

@@ -213,7 +213,9 @@ class Execute(preprocessors.Execute):
             return Verdict(task.name, False, f"{task.name}: not checked.", (Words(self._stopped),))
         # Only what has been judged can be given: nobody can earn its points with it any more.
         wrong = [part for part in task.builds_on if self._right.get(part) is False]
-        words = "Of the calls, what came back from your function could not be read as tensors, numbers and words."
+        words = (
+            "Of the calls, what came back from your function could not be read as tensors, numbers and words."
+        )
         try:
             return judge(
                 task,
@@ -247,7 +249,9 @@ class Execute(preprocessors.Execute):
         nonce = secrets.token_hex()
         asked = wire.request(task.calling, cases, instead)
         respond = "__import__('attncourse.probe.respond').probe.respond.respond"
-        text = self._ask(f"{respond}({nonce!r}, {asked!r}, globals(), lambda: {answer})", nonce, Pipe(functions))
+        text = self._ask(
+            f"{respond}({nonce!r}, {asked!r}, globals(), lambda: {answer})", nonce, Pipe(functions)
+        )
         if self._stopped:
             raise Stopped(self._stopped)
         answers = wire.reply(text, nonce, len(cases))
@@ -357,7 +361,8 @@ def outputs(verdicts: list[Verdict], points: float) -> list[Any]:
     passed = [verdict for verdict in verdicts if verdict.passed]
     told = [verdict.html() for verdict in verdicts if verdict.sections]
     pictured = [
-        new_output("display_data", {VERDICT: "".join(told)}, metadata={"attncourse": "verdict"}) for _ in told[:1]
+        new_output("display_data", {VERDICT: "".join(told)}, metadata={"attncourse": "verdict"})
+        for _ in told[:1]
     ]
     if not passed:
         return [*pictured, _failed_check(verdicts)]

@@ -143,5 +143,9 @@ def _names(path: Path) -> list[str]:
 
 def _parts(path: Path) -> list[str]:
     """The submodules of a package; none if it is a module."""
-    beside = {other for other in _absent() if other.is_relative_to(path.parent)} if path.stem == "__init__" else set()
+    beside = (
+        {other for other in _absent() if other.is_relative_to(path.parent)}
+        if path.stem == "__init__"
+        else set()
+    )
     return sorted({other.relative_to(path.parent).parts[0].removesuffix(".py") for other in beside - {path}})

@@ -48,7 +48,11 @@ class Pipe:
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
             if holds_program(leaves) or not all(map(_is_small, leaves)):
                 return _nothing("its arguments are too large, or no plain data")
-            value = _value(function, leaves, form) if gradients is None else _back(function, leaves, form, gradients)
+            value = (
+                _value(function, leaves, form)
+                if gradients is None
+                else _back(function, leaves, form, gradients)
+            )
             return encode({"value": value})
         except (Malformed, LookupError):
             return _nothing("it was not asked for as it should be")

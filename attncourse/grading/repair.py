@@ -177,7 +177,7 @@ def _whole(cell: Any) -> Any:
 
 
 def _keep_pictures(made: Any, attachments: Any) -> None:
-    """Keep pictures that were pasted into a cell, and name none that is not there: nbconvert gives up then."""
+    """Keep pictures that were pasted into a cell, and name none that is not there: nbconvert gives up."""
     pictures = {name: kinds for name, kinds in _dict(attachments).items() if _is_picture(kinds)}
 
     def named(found: re.Match[str]) -> str:
@@ -198,7 +198,8 @@ def _dict(value: Any) -> dict[str, Any]:
 def _is_picture(kinds: Any) -> bool:
     """Whether this is a file as a Markdown cell brings it along: types, and its content in base64."""
     return bool(_dict(kinds)) and all(
-        re.fullmatch(r"[\w.+-]+/[\w.+-]+", kind) and isinstance(content, str) for kind, content in kinds.items()
+        re.fullmatch(r"[\w.+-]+/[\w.+-]+", kind) and isinstance(content, str)
+        for kind, content in kinds.items()
     )
 
 

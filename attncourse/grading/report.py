@@ -137,7 +137,10 @@ class Report:
                 for label, count in sorted(labels.items(), key=lambda item: (-item[1], item[0]))
             ],
             len(marks) - right - sum(map(bool, wrong)),
-            sum(bool(entry.check(cell).get("carried")) and entry.check(cell)["passed"] for entry in self.graded),
+            sum(
+                bool(entry.check(cell).get("carried")) and entry.check(cell)["passed"]
+                for entry in self.graded
+            ),
         )
 
     @property

@@ -5,7 +5,7 @@ Code that gets around them is found by reading, or by a person who is told where
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -52,7 +52,9 @@ def scan(task: Task, answer: str, sources: Sequence[str]) -> Findings:
         The student's code cells above the check.
     """
     found = Findings()
-    forbidden = {name.strip("_").lower() for name in (*FUSED, *task.refuses, *LAYERS) if name not in task.allows}
+    forbidden = {
+        name.strip("_").lower() for name in (*FUSED, *task.refuses, *LAYERS) if name not in task.allows
+    }
     trees = [tree for source in sources if (tree := _parse(source)) is not None]
     imported = {name: origin for tree in trees for node in ast.walk(tree) for name, origin in _imports(node)}
     defined = {node.name: node for tree in trees for node in tree.body if isinstance(node, DEFINITIONS)}
@@ -67,7 +69,9 @@ def scan(task: Task, answer: str, sources: Sequence[str]) -> Findings:
     seen = [(node, SUSPICIOUS) for tree in trees for node in ast.walk(tree)]
     seen += [(node, forbidden) for node in reached]
     for node, unwanted in seen:
-        for word in [part for name in _words(node) for part in (name, imported.get(name, name).split(".")[-1])]:
+        for word in [
+            part for name in _words(node) for part in (name, imported.get(name, name).split(".")[-1])
+        ]:
             plain = word.strip("_").lower()
             if word in unwanted or plain in unwanted or "scaled_dot_product" in plain:
                 remark = f"the code uses {word} (line {getattr(node, 'lineno', 1)} of its cell)"
@@ -116,7 +120,7 @@ def _certain(node: ast.AST) -> Iterator[ast.Call]:
         yield node
 
 
-def _reached(answer: str, defined: dict[str, ast.AST]) -> list[ast.AST]:
+def _reached(answer: str, defined: Mapping[str, ast.AST]) -> list[ast.AST]:
     """The answer's definition and those of what it calls by name."""
     names = [answer]
     for name in names:  # which grows

@@ -124,7 +124,9 @@ def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
     def call(*inputs: Any, **named: Any) -> Any:
         leaves, form = tree_flatten((inputs, named))
         forms: list[TreeSpec] = []
-        values = _Elsewhere.apply(lambda question: _asked(ask, {"name": name, **question}), form, forms, *leaves)
+        values = _Elsewhere.apply(
+            lambda question: _asked(ask, {"name": name, **question}), form, forms, *leaves
+        )
         return tree_unflatten(values, forms[0])
 
     return call

@@ -193,7 +193,14 @@ def _try_jail() -> None:
     with tempfile.TemporaryDirectory() as box, ours:
         for name in ("course", "home", "root", "sockets", "work"):
             os.mkdir(f"{box}/{name}")
-        request = {"box": box, "course": f"{box}/course", "hidden": box, "limits": {}, "memory": 1 << 30, "space": 1 << 20}
+        request = {
+            "box": box,
+            "course": f"{box}/course",
+            "hidden": box,
+            "limits": {},
+            "memory": 1 << 30,
+            "space": 1 << 20,
+        }
         with leash:
             _start(request, leash, look)
         ours.settimeout(_PATIENCE)
