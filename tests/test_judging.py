@@ -554,10 +554,11 @@ UNITS = sorted({task.unit for task in TASKS.values()})
 def test_what_is_there_answers_no_task_of_its_unit(unit):
     folder = made.package_for(checks.tasks(unit)) / "attncourse"
     functions = set()
-    for path in folder.glob("*.py"):
-        real = (made.PACKAGE / path.name).read_text(encoding="utf-8")
+    for path in [*folder.glob("*.py"), *folder.glob("probe/*.py")]:
+        real = (made.PACKAGE / path.relative_to(folder)).read_text(encoding="utf-8")
         if path.stem != "__init__" and path.read_text(encoding="utf-8") == real:
-            module = import_module(f"attncourse.{path.stem}")
+            package = "attncourse" if path.parent == folder else "attncourse.probe"
+            module = import_module(f"{package}.{path.stem}")
             functions.update(part for part in vars(module).values() if callable(part))
     assert _require.shape_of in functions
     for task in checks.tasks(unit):
