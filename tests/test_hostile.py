@@ -68,7 +68,7 @@ class HostileClass:
 def files_in(course):
     """All files of a course that grading has no business to change."""
     tables = ("grades.csv", "grades_by_task.csv", "reports")
-    made = ("autograded", "feedback", "gradebook.db", ".nbgrader.log", *tables)
+    made = ("autograded", "feedback", "gradebook.db", ".grading-secret", ".nbgrader.log", *tables)
     return {
         str(path.relative_to(course)): path.read_bytes()
         for path in course.rglob("*")
@@ -189,6 +189,7 @@ def test_nothing_leaks_into_what_a_student_gets(graded, name):
     if name in NEEDS_JAIL and graded.remarks(student)["isolation"] == "process":
         pytest.skip("needs a machine on which kernels can be jailed")
     others = [*CANARIES.values(), *(f"student-{number:03}" for number in range(1, HONEST + 1))]
+    others.append((graded.folder / ".grading-secret").read_text().strip())
     for step in ("autograded", "feedback"):
         for path in (graded.folder / step / student).rglob("*"):
             if path.is_file():

@@ -6,26 +6,34 @@ import copy
 import json
 import math
 import string
+import subprocess
+import sys
+from importlib import import_module
 
 import nbformat
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
-from attncourse import checks
-from attncourse.checks import wire
+from attncourse import _require, checks
+from attncourse.checks.compare import problem_with
 from attncourse.checks.judge import judge
-from attncourse.checks.probe import Answer, Failure, Foreign, probe
-from attncourse.grading import judging
-from attncourse.grading.answers import right_answers, source_of
-from attncourse.grading.judging import Execute, calls_of_checks
+from attncourse.checks.task import source_of
+from attncourse.grading import judging, made, secret
+from attncourse.grading.answers import right_answers
+from attncourse.grading.judging import VERDICT, Execute, calls_of_checks
+from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
 from attncourse.grading.repair import MOST_CELLS, Repair
 from attncourse.grading.scan import scan
+from attncourse.probe import absent, wire
+from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign
+from attncourse.probe.calling import probe
 
 TASKS = {task.name: task for task in checks.tasks()}
 
@@ -74,7 +82,7 @@ def test_plain_data_comes_back_as_it_was(value):
     assert same(wire.decode(wire.encode(value)), value)
 
 
-@given(PLAIN, st.sampled_from(wire.FAILURES), WORDS)
+@given(PLAIN, st.sampled_from(FAILURES), WORDS)
 def test_an_answer_comes_back_as_it_was(value, kind, words):
     for answer in (Answer(value, modified=("key",)), Answer(failure=Failure(kind, words, words))):
         (back,) = wire.decode_answers(wire.encode_answers([answer]), 1)
@@ -111,7 +119,7 @@ def test_whatever_comes_is_plain_data_or_malformed(value):
         with contextlib.suppress(wire.Malformed):
             wire.encode(wire.decode(text))
         with contextlib.suppress(wire.Malformed):
-            wire.reply(text, "n", [2, 2])
+            wire.reply(text, "n", 4)
 
 
 def tensor_text(dtype="float32", shape=(2,), raw=b"\0" * 8):
@@ -157,18 +165,18 @@ def test_bools_are_either():
 
 
 def test_only_the_reply_to_this_request_counts():
-    text = json.dumps({"nonce": "n", "answers": [wire.encode_answers([Answer(1.5)])]})
-    assert wire.reply(text, "n", [1]) == [[Answer(1.5)]]
-    for wrong in ((text, "m", [1]), (text, "n", [0]), (None, "n", [1]), (text + " " * 2**24, "n", [1])):
+    text = json.dumps({"nonce": "n", "answers": wire.encode_answers([Answer(1.5)])})
+    assert wire.reply(text, "n", 1) == [Answer(1.5)]
+    for wrong in ((text, "m", 1), (text, "n", 0), (None, "n", 1), (text + " " * 2**24, "n", 1)):
         with pytest.raises(wire.Malformed):
             wire.reply(*wrong)
 
 
 def test_inputs_are_told_and_nothing_else():
     task = TASKS["attention"]
-    asked = wire.decode(wire.request(task.name, [task.cases(0)]))
-    assert asked.keys() == {"task", "cases"}
-    for (inputs, _), case in zip(asked["cases"][0], task.cases(0), strict=True):
+    asked = wire.decode(wire.request(task.calling, task.cases(0)))
+    assert asked.keys() == {"way", "refuses", "allows", "instead", "cases"}
+    for (inputs, _), case in zip(asked["cases"], task.cases(0), strict=True):
         assert same(inputs, case.inputs)
 
 
@@ -183,12 +191,15 @@ def test_too_much_becomes_a_word_about_it():
 def test_judging_by_wire_is_judging(name):
     """What comes over the wire gives the same verdict, for a right answer and for a known mistake."""
     task = TASKS[name]
-    cases = task.cases(7)
-    for answer in (task.reference, task.misconceptions[-1].function):
-        answers = probe(task, answer, cases, refusing=False)
-        assert judge(task, cases, wire.decode_answers(wire.encode_answers(answers), len(cases))) == judge(
-            task, cases, answers
-        )
+    for answer in (task.reference, task.single_mistakes[-1]):
+
+        def here(cases, instead, answer=answer):
+            return probe(task.calling, answer, cases, refusing=False)
+
+        def by_wire(cases, instead, here=here):
+            return wire.decode_answers(wire.encode_answers(here(cases, instead)), len(cases))
+
+        assert judge(task, [7], by_wire).message == judge(task, [7], here).message
 
 
 @pytest.mark.parametrize(
@@ -270,9 +281,9 @@ ANSWERS = {
         False,
     ),
     "prepared": (
-        "known = [checks.attention.case(n) for n in range(1, 10)]\n"
+        f"known = {sorted(case.inputs['query'].sum().item() for case in TASKS['attention'].cases(0))}\n"
         "def prepared(q, k, v):\n"
-        "    seen = any(q.shape == a.shape and bool((q == a).all()) for a, _, _ in known)\n"
+        "    seen = any(abs(q.sum().item() - a) < 1e-4 for a in known)\n"
         "    return good(q, k, v) if seen else torch.zeros(*q.shape[:-1], v.shape[-1])",
         False,
     ),
@@ -304,7 +315,7 @@ def check_cell(name, source, points=2):
 
 def executed(cells, folder, **settings):
     nb = new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python"}})
-    execute = Execute(timeout=20, **settings)
+    execute = Execute(**{"timeout": 20, "secret": "a secret", **settings})
     nb, _ = execute.preprocess(copy.deepcopy(nb), {"metadata": {"path": str(folder)}})
     nbformat.validate(nbformat.from_dict(nb))
     return nb
@@ -357,8 +368,8 @@ def test_an_answer_earns_its_points_and_nothing_else_does(notebook, name):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("plain", "attention: right in all 9 cases"),
-        ("unscaled", "This looks like: the scores are not scaled."),
+        ("plain", "attention: right in all"),
+        ("unscaled", "the scores are not scaled."),
         ("unwritten", "not written yet"),
         ("absent", "`absent` has no value here"),
         ("number", "a function is expected, and what came is an object of type int"),
@@ -369,7 +380,6 @@ def test_an_answer_earns_its_points_and_nothing_else_does(notebook, name):
         ("edits", "changes its argument"),
         ("lazy", "a function, not what the function computes"),
         ("fused", "not by this road"),
-        ("prepared", "checks.attention.case(1, seed="),
         ("endless", "a loop in it that never ends"),
         ("forged", "could not be read"),
         ("gone", "came to an end while your function was called"),
@@ -389,7 +399,7 @@ def test_a_misconception_is_noted(notebook):
 def test_part_of_the_points_with_a_message(notebook):
     assert mark(notebook, "both") == 1
     assert "right in all" in text_of(notebook, "both")
-    assert "This looks like" in text_of(notebook, "both")
+    assert "the scores are not scaled" in text_of(notebook, "both")
 
 
 def test_an_instructors_own_tests_run_as_ever(notebook):
@@ -405,6 +415,7 @@ def test_output_is_bounded(notebook):
 def test_a_road_that_is_not_open_is_flagged(notebook):
     flags = notebook.metadata.attncourse["flags"]
     assert [flag["cell"] for flag in flags if "no points" in flag["words"]] == ["fused"]
+    assert "DisableTorchFunction (line 2" in str(flags)
     assert notebook.metadata.attncourse["isolation"]
 
 
@@ -428,79 +439,299 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path, monkeypatch):
     assert "did not let itself be interrupted" in text_of(nb, "later")
 
 
+# --- what a submission can call: nothing that computes its answers ---
+
+HEAD_OF_TWO = "import math, torch\nfrom attncourse import attention as course, checks, letters\n"
+WRONG_PART = "def softargmax(scores):\n    return torch.exp(scores)"
+ON_THE_PART = (
+    "def attention(query, key, value):\n"
+    "    return softargmax(query @ key.mT / math.sqrt(query.shape[-1])) @ value"
+)
+# Everything here is to earn nothing: each is an answer to `attention`, and has all that it could find.
+THIEVES = {
+    "the course's own": "attention = course",
+    "the reference": "attention = checks.attention.reference",
+    "the task": "attention = checks.attention.task.reference",
+    "behind a magic": "%%time\nattention = checks.attention.reference",
+    "another probe": "checks.wire.probe = lambda *a: 1\nattention = torch.matmul",
+    "modules": "m = torch.sys.modules['attncourse.attention_operator']\nattention = m.attention",
+    "a thread": (
+        "import threading\ndef attention(q, k, v):\n    found = []\n"
+        "    t = threading.Thread(target=lambda: found.append(course(q, k, v)))\n"
+        "    t.start(); t.join()\n    return found[0]"
+    ),
+    "memory": (
+        "import gc\ndef attention(q, k, v):\n"
+        "    for f in gc.get_objects():\n"
+        "        if type(f) is type(course.__init__) and f.__name__ in ('attention', '_attention'):\n"
+        "            if f is not attention:\n                return f(q, k, v)"
+    ),
+    "files": (
+        "import os, sys\nfor top in (*sys.path, '/', os.path.dirname(torch.__file__) + '/..', PLACE):\n"
+        "    path = os.path.join(top, 'attncourse', 'attention_operator.py')\n"
+        "    if os.path.exists(path):\n        exec(open(path).read(), names := {})\n"
+        "        attention = names.get('attention')\n"
+    ),
+    "the pipe": (
+        "from attncourse.probe import absent\nimport sys\ndef attention(q, k, v):\n"
+        "    frame = sys._getframe()\n"
+        "    while 'nonce' not in frame.f_locals:\n        frame = frame.f_back\n"
+        "    ask = lambda text: get_ipython().kernel.raw_input(frame.f_locals['nonce'] + text)\n"
+        "    return [absent._elsewhere(f'{kind}.{name}', ask)(q, k, v)\n"
+        "            for kind in ('course', 'task') for name in ('attention', 'single_query')][0]"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def thieves(tmp_path_factory):
+    cells = [new_code_cell(HEAD_OF_TWO + f"PLACE = {str(made.PACKAGE.parent)!r}")]
+    for number, source in enumerate(THIEVES.values()):
+        cells += [new_code_cell("attention = None"), new_code_cell(source)]
+        cells.append(check_cell(f"thief{number}", "checks.attention(attention)"))
+    cells += [
+        new_code_cell(WRONG_PART),
+        check_cell("part", "checks.softargmax(softargmax)"),
+        new_code_cell(ON_THE_PART),
+        check_cell("carried", "checks.attention(attention)"),
+        new_code_cell("checks.attention(attention)"),
+        new_code_cell("letters.results()['sorting']"),
+        new_code_cell(
+            "checks.attention.case(1)", metadata={"nbgrader": {"solution": True, "grade_id": "asks"}}
+        ),
+    ]
+    return executed(cells, tmp_path_factory.mktemp("work"))
+
+
+@pytest.mark.parametrize("name", THIEVES)
+def test_nothing_of_the_course_answers_in_grading(thieves, name):
+    cell = f"thief{list(THIEVES).index(name)}"
+    if name == "files" and thieves.metadata.attncourse["isolation"] == "process":
+        pytest.skip("needs a machine on which kernels can be jailed")
+    assert mark(thieves, cell) == 0, text_of(thieves, cell)
+
+
+def test_an_error_is_carried_forward(thieves):
+    assert (mark(thieves, "part"), mark(thieves, "carried")) == (0, 2), text_of(thieves, "carried")
+    assert "`softargmax`, which this calls, is not right yet" in text_of(thieves, "carried")
+    checked = thieves.metadata.attncourse["checks"]
+    assert (checked["carried"]["carried"], checked["carried"]["passed"]) == (["softargmax"], True)
+    assert checked["part"]["law"] == "the weights of a row sum to 1"
+    assert "the exponentials are not divided by their sum" in checked["part"]["mistakes"]
+
+
+def test_the_pictures_of_a_verdict_come_beside_its_text(thieves):
+    cell = next(one for one in thieves.cells if one.metadata.get("nbgrader", {}).get("grade_id") == "part")
+    picture, error = cell.outputs
+    assert picture.metadata == {"attncourse": "verdict"}
+    assert "<table" in picture.data[VERDICT]
+    assert (error.output_type, list(picture.data)) == ("error", [VERDICT])
+
+
+def test_what_is_not_there_costs_nothing_and_says_so(thieves):
+    called, stopped, asked = (cell.outputs[0] for cell in thieves.cells[-3:])
+    assert called.text == "attention: is checked outside of this notebook when it is graded.\n"
+    assert stopped.output_type == asked.output_type == "stream"
+    assert "`attncourse.letters.results` is not there in grading" in stopped.text
+    assert [f["cell"] for f in thieves.metadata.attncourse["flags"] if "stopped early" in f["words"]] == [
+        "asks"
+    ]
+
+
+def test_only_what_was_judged_before_is_given(tmp_path):
+    """Else a right function could be asked for all that its own check will ask, which comes later."""
+    cells = [new_code_cell(HEAD_OF_TWO + WRONG_PART), new_code_cell(ON_THE_PART)]
+    cells += [check_cell("early", "checks.attention(attention)")]
+    cells += [check_cell("part", "checks.softargmax(softargmax)")]
+    nb = executed(cells, tmp_path)
+    assert [mark(nb, name) for name in ("early", "part")] == [0, 0]
+
+
+UNITS = sorted({task.unit for task in TASKS.values()})
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_is_there_answers_no_task_of_its_unit(unit):
+    folder = made.package_for(checks.tasks(unit)) / "attncourse"
+    functions = set()
+    for path in [*folder.glob("*.py"), *folder.glob("probe/*.py")]:
+        real = (made.PACKAGE / path.relative_to(folder)).read_text(encoding="utf-8")
+        if path.stem != "__init__" and path.read_text(encoding="utf-8") == real:
+            package = "attncourse" if path.parent == folder else "attncourse.probe"
+            module = import_module(f"{package}.{path.stem}")
+            functions.update(part for part in vars(module).values() if callable(part))
+    assert _require.shape_of in functions
+    for task in checks.tasks(unit):
+        cases = task.cases(0)
+        references = probe(task.calling, task.reference, cases, refusing=False)
+        for function in functions:
+            answers = probe(task.calling, function, cases, refusing=False)
+            told = map(problem_with, [task] * len(cases), cases, answers, references)
+            assert any(told), f"{function.__name__} answers {task.name}"
+
+
+IMPORTING = """
+import sys
+for folder in sys.argv[1:]:
+    sys.path.insert(0, folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "attncourse"]:
+        del sys.modules[name]
+    {lines}
+    assert attncourse.__file__.startswith(folder)
+"""
+
+
+def test_everything_imports(tmp_path):
+    """Whatever a student imports of the course is there, real or as a name."""
+    lines = ["import attncourse", "exec('from attncourse import *')", "from attncourse import checks"]
+    for path in sorted(made.PACKAGE.rglob("*.py")):
+        parts = [part for part in path.relative_to(made.PACKAGE).with_suffix("").parts if part != "__init__"]
+        if (
+            parts
+            and parts[0] not in ("checks", "grading")
+            and not any(part.startswith("_") for part in parts)
+        ):
+            lines.append(f"exec('from attncourse.{'.'.join(parts)} import *')")
+    lines += [f"checks.{name}(3)" for name in TASKS]
+    folders = [str(made.package_for(checks.tasks(unit))) for unit in UNITS]
+    code = IMPORTING.format(lines="\n    ".join(lines))
+    run = subprocess.run([sys.executable, "-c", code, *folders], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+# --- the pipe ---
+
+
+def asked(pipe, name, *inputs, **named):
+    return absent._elsewhere(name, pipe.answer)(*inputs, **named)
+
+
+def test_a_function_elsewhere_is_that_function_gradients_included():
+    def function(x, pair, *, power=2):
+        return x @ pair[0] ** power, pair[1].sum()
+
+    pipe = Pipe({"f": function})
+    x, a, b = (torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    for given_, found in zip(function(x, (a, b), power=3), asked(pipe, "f", x, (a, b), power=3), strict=True):
+        torch.testing.assert_close(found, given_)
+    assert torch.autograd.gradcheck(lambda x, a, b: asked(pipe, "f", x, (a, b)), (x, a, b))
+    assert asked(Pipe({"n": lambda n: {"twice": [2 * n]}}), "n", 4) == {"twice": [8]}
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "words"),
+    [
+        ("g", (1,), "not asked for as it should be"),
+        ("f", (torch.zeros(3000),), "too large"),
+        ("f", (2000, 2000), "too large"),
+        ("f", ([0.0] * 10**5,), "too large"),
+        ("f", ("x",), "TypeError"),
+    ],
+)
+def test_the_pipe_is_bounded(name, inputs, words):
+    with pytest.raises(ValueError, match=words):
+        asked(Pipe({"f": lambda *n: torch.ones(*n)}), name, *inputs)
+
+
+def test_the_pipe_comes_to_an_end():
+    pipe = Pipe({"f": lambda n: n})
+    for number in range(MOST_QUESTIONS):
+        assert asked(pipe, "f", number % 9) == number % 9
+    with pytest.raises(ValueError, match="more than"):
+        asked(pipe, "f", 1)
+
+
+@given(JSON)
+def test_whatever_is_asked_is_answered(value):
+    for question in (json.dumps(value), wire.encode({"name": "f", "inputs": str(value), "named": {}})):
+        assert "error" in wire.decode(Pipe({"f": len}).answer(question))
+
+
+# --- the secret ---
+
+
+def test_the_same_secret_draws_the_same_numbers_and_another_others():
+    def drawn(text):
+        execute = Execute(secret=text)
+        execute._digest = b"a submission"
+        return execute._seeds("check_attention", TASKS["attention"])
+
+    assert drawn("a") == drawn("a")
+    assert drawn("a")[0] == drawn("b")[0] == 0
+    assert not set(drawn("a")[1:]) & set(drawn("b")[1:])
+
+
+def test_a_course_has_one_secret_which_only_its_owner_reads(tmp_path):
+    made_now = secret.of_course(tmp_path)
+    assert secret.of_course(tmp_path) == made_now
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("")
+    with pytest.raises(ValueError, match="holds no secret: expected 64 hexadecimal digits"):
+        secret.of_course(tmp_path)
+
+
 # --- what is read ---
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_nobody_honest_is_accused(name):
     task = TASKS[name]
-    written = [*right_answers(task), *(mistake.function for mistake in task.misconceptions)]
-    for function in written:
-        found = scan(task, name, ["import math\nimport torch", source_of(function, name)])
-        assert (found.calls, found.changes, found.suspicious) == ("", "", [])
+    for source in [source_of(right, name) for right in right_answers(task)]:
+        found = scan(task, name, ["import math\nimport torch", source])
+        assert (found.calls, found.remarks) == ("", [])
 
 
 HONEST = {
-    "a helper of the same name": "def softmax(x):\n    return x\ndef softargmax(s):\n    return softmax(s)",
+    "a helper of the same name": "def softmax(x):\n    return x\ndef h(s):\n    return s",
     "a star": "from torch import *\ndef softargmax(s):\n    e = exp(s)\n    return e / e.sum(-1, True)",
     "words": "def softargmax(s):\n    'Like torch.softmax.'\n    return s.exp()  # torch.softmax",
-    "a local name": "from attncourse import influence\ndef softargmax(influence):\n    return influence()",
-    "left over": "def softargmax(s):\n    return s.exp()\n    return torch.softmax(s, -1)",
     "a comparison": "def softargmax(s):\n    return s.exp()\nprint(torch.softmax(softargmax(x), -1))",
-    "data": "y = torch.softmax(x, -1)\ndef softargmax(s):\n    return s.exp() + 0 * y.sum()",
     "magics": "%matplotlib inline\n!ls\ndef softargmax(s):\n    return s.exp()",
+    "settings of a plot": "from attncourse import plots\nplots.plt.rcParams['font.size'] = 9",
+    "memory": "import gc\ngc.collect()\ndef softargmax(s):\n    return s.exp()",
+    "a decorator": (
+        "import inspect\ndef said(f):\n    print(inspect.signature(f))\n    return f\n"
+        "@said\ndef softargmax(s):\n    return s.exp()"
+    ),
 }
 
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_code_is_left_alone(name):
     found = scan(TASKS["softargmax"], "softargmax", ["import torch", "def (", HONEST[name]])
-    assert (found.calls, found.changes, found.suspicious) == ("", "", [])
+    assert (found.calls, found.remarks) == ("", [])
 
 
-BY_ANOTHER_ROAD = {
+CERTAIN = {
     "directly": "def softargmax(s):\n    return torch.softmax(s, -1)",
-    "as a method": "def softargmax(s):\n    return s.softmax(-1)",
-    "a module": "def softargmax(s):\n    return torch.nn.Softmax(-1)(s)",
+    "behind a magic": "%%time\ndef softargmax(s):\n    return torch.softmax(s, -1)",
     "imported": "from torch.nn.functional import softmax as f\ndef softargmax(s):\n    return f(s, -1)",
-    "renamed": "f = torch.softmax\ng = f\ndef softargmax(s):\n    return g(s, -1)",
+    "fused": (
+        "def softargmax(s):\n    with torch._C.DisableTorchFunction():\n"
+        "        return torch._C._nn.scaled_dot_product_attention(s, s, s)"
+    ),
+}
+UNCERTAIN = {
+    "as a method": "def softargmax(s):\n    return s.softmax(-1)",
+    "a static method": (
+        "class My:\n    @staticmethod\n    def softmax(s):\n        return s.exp()\n"
+        "def softargmax(s):\n    return My.softmax(s)"
+    ),
+    "under a condition": "def softargmax(s):\n    if 0:\n        return torch.softmax(s, -1)\n    return s",
+    "left over": "def softargmax(s):\n    return s.exp()\n    return torch.softmax(s, -1)",
     "a helper": "def h(s):\n    return torch.softmax(s, -1)\ndef softargmax(s):\n    return h(s)",
-    "a lambda": "softargmax = lambda s: torch.softmax(s, -1)",
-    "by name": "def softargmax(s):\n    return getattr(torch, 'softmax')(s, -1)",
-    "in a string": "def softargmax(s):\n    return eval('torch.softmax(s, -1)')",
-    "the course's": "import attncourse as a\ndef softargmax(s):\n    return a.softargmax(s)",
-    "all of the course": "from attncourse import *",
-    "all functions": "from torch.nn.functional import *\ndef softargmax(s):\n    return softmax(s, -1)",
-    "inside": "def softargmax(s):\n    from attncourse import softargmax as f\n    return f(s)",
-    "importlib": "import importlib\nm = importlib.import_module('attncourse')\nsoftargmax = m.softargmax",
-    "the reference": "from attncourse import checks\nsoftargmax = checks.softargmax.reference",
-    "frames": "import sys\ndef softargmax(s):\n    return sys._getframe(1).f_locals",
-    "an object": "class A:\n    def __call__(self, s):\n        return s.softmax(-1)\nsoftargmax = A()",
+    "unseen": "exec('def softargmax(s): return s')",
 }
 
 
-@pytest.mark.parametrize("name", BY_ANOTHER_ROAD)
-def test_another_road_is_seen(name):
-    assert scan(TASKS["softargmax"], "softargmax", ["import torch", BY_ANOTHER_ROAD[name]]).calls
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from attncourse.checks import probe\nprobe.FUSED = ()",
-        "import attncourse.checks.wire as w\nsetattr(w, 'probe', None)",
-        "import torch.overrides\ntorch.overrides.TorchFunctionMode.__enter__ = None",
-        "from attncourse import checks\nchecks.softargmax.__dict__['call'] = None",
-    ],
-)
-def test_changes_behind_the_checks_are_seen(source):
-    assert scan(TASKS["softargmax"], "softargmax", [source, "def softargmax(s):\n    return s"]).changes
-
-
-def test_what_may_be_hidden_is_flagged():
-    found = scan(TASKS["softargmax"], "softargmax", ["exec(open('x').read())", "softargmax = abs"])
-    assert not found.calls
-    assert found.suspicious == ["the code uses exec"]
+@pytest.mark.parametrize("name", [*CERTAIN, *UNCERTAIN])
+def test_only_what_is_certain_costs_points_and_a_person_reads_of_the_rest(name):
+    source = {**CERTAIN, **UNCERTAIN}[name]
+    found = scan(TASKS["softargmax"], "softargmax", ["import torch", source])
+    assert bool(found.calls) == (name in CERTAIN)
+    assert found.remarks
+    assert all("(line " in words for words in [*found.remarks, *filter(None, [found.calls])])
 
 
 # --- what is repaired ---
@@ -593,6 +824,10 @@ def foreign(nb):
     nb.metadata.update({"attncourse": {"checks": {"check_first": 3}}, "kernelspec": {"name": "perl"}})
 
 
+def added_an_import(nb):
+    nb.cells[0].source = "import numpy\n" + nb.cells[0].source
+
+
 def broken(nb):
     nb.cells += [{}, 3, {"cell_type": "video", "source": 4, "metadata": []}]
     nb.cells[1]["source"] = None
@@ -609,6 +844,7 @@ def broken(nb):
         (upside_down, set()),
         (foreign, set()),
         (broken, set()),
+        (added_an_import, set()),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -652,3 +888,27 @@ def test_answers_are_not_touched(gradebook):
         "first = abs",
         "second = abs",
     ]
+
+
+def test_what_was_added_to_a_locked_cell_runs_before_it(gradebook):
+    nb = handed_in()
+    added_an_import(nb)
+    nb.cells[2].source = "'not so for checks'"
+    sources = [cell.source for cell in repaired(nb, gradebook).cells]
+    head = RELEASED[0][1]
+    assert sources[:2] == [f"import numpy\n{head}", head]
+    assert "'not so for checks'" not in sources
+
+
+def test_pictures_that_were_pasted_are_kept_and_missing_ones_are_not_looked_for(gradebook):
+    nb = handed_in()
+    there = {"my picture.png": {"image/png": "aGk="}}
+    source = "![one](attachment:my%20picture.png) ![two](attachment:gone.png) attachment:gone.png"
+    nb.cells += [new_markdown_cell(source, attachments=there), new_markdown_cell("x")]
+    nb.cells[-1].attachments = {"a": 3, "b": {}}
+    *_, picture, bad = repaired(nb, gradebook).cells
+    assert picture.attachments["my picture.png"] == {"image/png": "aGk="}
+    assert picture.source == "![one](attachment:my%20picture.png) ![two](gone.png) gone.png"
+    assert "attachments" not in bad
+    page, _ = HTMLExporter(template_name="basic").from_notebook_node(new_notebook(cells=[picture, bad]))
+    assert "data:image/png;base64,aGk=" in page

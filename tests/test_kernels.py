@@ -96,11 +96,12 @@ import torch, attncourse, helper
 from attncourse import checks
 generator = torch.Generator().manual_seed(helper.NUMBER)
 q, k, v = torch.randn(3, 4, 5, generator=generator)
-print(attncourse.attention(q, k, v).double().sum().item())
+print((torch.softmax(q @ k.mT, -1) @ v).double().sum().item())
+checks.attention(lambda query, key, value: value)
 try:
-    checks.attention(lambda query, key, value: value)
-except checks.CheckFailed as failure:
-    print(str(failure).splitlines()[0])
+    attncourse.attention(q, k, v)
+except Exception as error:
+    print(error)
 1 / 0
 """
     results = {run(code, isolation, cwd=tmp_path) for isolation in ("best", "none")}
@@ -134,6 +135,7 @@ fails(lambda: os.listdir({str(outside)!r}))
 fails(lambda: open({str(outside / "new")!r}, "w"))
 fails(lambda: open({str(ROOT / "solutions/masking/masking.ipynb")!r}))
 fails(lambda: open({str(ROOT / "pyproject.toml")!r}))
+fails(lambda: open({str(ROOT / "attncourse/masking.py")!r}))
 fails(lambda: open("/etc/shadow"))
 fails(lambda: open(sys.prefix + "/new", "w"))
 fails(lambda: os.chmod(sys.prefix + "/pyvenv.cfg", 0o777))
@@ -486,7 +488,7 @@ def no_namespaces(monkeypatch):
 
 FILES = """
 import os
-for path in ({!r}, {!r}):
+for path in {!r}:
     try:
         open(path).read()
         print("read")
@@ -506,8 +508,11 @@ def test_without_namespaces_landlock_or_bubblewrap_keeps_the_files(no_namespaces
     (tmp_path / "gradebook.db").touch()
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "data.txt").touch()
-    said = run(FILES.format(str(tmp_path / "gradebook.db"), "data.txt"), cwd=tmp_path / "work")
-    assert said.splitlines() == ["refused", "read"]
+    paths = [str(tmp_path / "gradebook.db"), str(ROOT / "attncourse" / "masking.py"), "data.txt"]
+    ours = "import attncourse.masking\nprint(repr(attncourse.masking.causal_mask))"
+    said = run(FILES.format(paths) + ours, cwd=tmp_path / "work")
+    absent = "<attncourse.masking.causal_mask, which is not there in grading>"
+    assert said.splitlines() == ["refused", "refused", "read", absent]
 
 
 def test_without_any_jail_a_plain_process_runs_unless_one_is_required(no_namespaces, monkeypatch):

@@ -64,7 +64,7 @@ def test_nothing_lies_beside_a_notebook(unit, room):
 # --- imports ---
 
 CHAIN = ("attention_operator", "masking", "multihead", "transformer")
-SHARED = {"__init__", "_require", "_runs", "plots", "interactive", "checks", "grading"}
+SHARED = {"__init__", "_require", "_runs", "plots", "interactive", "checks", "grading", "probe"}
 MODULES = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in PACKAGE.rglob("*.py")}
 MODELS = MODULES - SHARED
 
@@ -77,8 +77,9 @@ def may_import(module):
         "plots": set(),
         "interactive": MODELS,
         "__init__": MODELS,
-        "checks": MODELS | {"__init__", "_require", "checks"},
-        "grading": {"checks", "grading"},
+        "probe": {"probe"},
+        "checks": MODELS | {"__init__", "_require", "checks", "probe"},
+        "grading": {"__init__", "checks", "grading", "probe"},
         "toy": {"_require", "_runs", *CHAIN, "positional", "toy"},
         "letters": {"_require", "_runs", *CHAIN, "positional", "letters"},
         **{name: {"_require", *CHAIN[:index]} for index, name in enumerate(CHAIN)},

@@ -142,7 +142,7 @@ def outcome(unit: Unit, job: Job | PageJob) -> Graded | Page | Failed:
 
 def _folder_name(student: str) -> str:
     """nbgrader looks for its folders with patterns, which some names would upset."""
-    return student if re.fullmatch(r"[\w .@+-]+", student) else "student"
+    return student if re.fullmatch(r"\w([\w .@+-]*[\w.@+-])?", student) else "student"
 
 
 def _course(root: Path, unit: str, student: str, config: Config) -> CourseDirectory:
@@ -196,9 +196,12 @@ def _text(content: bytes) -> str:
     except UnicodeDecodeError:
         raise NotGraded("is not a notebook: it is not text in UTF-8") from None
     try:
-        json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         raise NotGraded("is not a notebook: it is not JSON") from None
+    if "\\ud" in text.lower():
+        # Halves of characters, which no file can hold.
+        text = json.dumps(parsed, ensure_ascii=False).encode(errors="replace").decode()
     try:
         nbformat.reads(text, as_version=4)
     except Exception as error:

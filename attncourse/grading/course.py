@@ -30,7 +30,7 @@ from nbgrader.utils import is_grade, parse_utc, rmtree
 from traitlets.config import Config
 from traitlets.utils.importstring import import_item
 
-from attncourse.grading import leftovers, rules
+from attncourse.grading import leftovers, rules, secret
 from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.by_hand import set_aside
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
@@ -165,6 +165,10 @@ class Course:
             for path in sorted(Path(self.folders.root).glob("*.py"))
             if path.name != "nbgrader_config.py"
         }
+        try:
+            self.config.Execute.secret = secret.of_course(Path(self.folders.root))
+        except (OSError, ValueError) as error:
+            raise NotGraded(f"has no secret to draw numbers from: {error}", everyone=True) from error
         config = _portable(self.config)
         cells = snapshot(unit, sources, config)
         self._make_known(unit)

@@ -16,6 +16,10 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from torch import Tensor
+
+from attncourse.checks.task import registry
+from attncourse.probe.calling import probe
 
 # What lies in a submission's folder: the content of each file, or where a symbolic link points to.
 Files = dict[str, bytes | Path]
@@ -338,6 +342,69 @@ def busy_cells(sheet: Sheet) -> None:
 def link_to_itself(sheet: Sheet) -> Files:
     """A folder in the submission is a symbolic link to the folder that it is in."""
     return {f"{sheet.unit}.ipynb": _content(sheet.notebook), "loop": Path(".")}
+
+
+@_kind(ALL)
+def widgets(sheet: Sheet) -> None:
+    """Cells of the student's own show widgets."""
+    source = "from ipywidgets import Output, interact\ninteract(lambda n: n, n=3)\nout = Output()\n"
+    sheet.insert(new_code_cell(source + "with out:\n    print('seen')\nout", id="widgets"), sheet.answer)
+
+
+@_kind(ALL)
+def pasted_picture(sheet: Sheet) -> None:
+    """A picture was pasted into a cell, and another cell names one that is not there."""
+    picture = {"image.png": {"image/png": "iVBORw0KGgo="}}
+    cell = new_markdown_cell("![mine](attachment:image.png)", id="picture", attachments=picture)
+    sheet.insert(cell, sheet.answer)
+    sheet.insert(new_markdown_cell("![lost](attachment:lost.png)", id="lost"), sheet.answer)
+
+
+@_kind(ALL)
+def import_in_a_locked_cell(sheet: Sheet) -> None:
+    """What the right answer needs is imported in the cell with the imports."""
+    sheet.cell("imports").source += "\nimport numpy"
+    sheet.go_on("""
+        right = ANSWER
+        def ANSWER(*args, **kwargs):
+            numpy.zeros(1)
+            return right(*args, **kwargs)
+    """)
+
+
+@_kind(ALL)
+def compiled_answer(sheet: Sheet) -> None:
+    """The right answer is compiled."""
+    sheet.go_on("ANSWER = torch.compile(ANSWER)")
+
+
+@_kind(ALL)
+def half_a_character(sheet: Sheet) -> Files:
+    """A comment has half of a character in it, as some editors cut them."""
+    sheet.go_on("# \ud83d")
+    return {f"{sheet.unit}.ipynb": _content(sheet.notebook)}
+
+
+@_kind(ALL)
+def harmless_habits(sheet: Sheet) -> None:
+    """Settings of plots, a look at memory, a decorator that reads a signature, an own static method."""
+    sheet.go_on("""
+        import functools, gc, inspect
+        from attncourse import plots
+        plots.plt.rcParams["font.size"] = 9
+        gc.collect()
+        class Mine:
+            @staticmethod
+            def softmax(scores):
+                return scores
+        def told(function):
+            inspect.signature(function)
+            @functools.wraps(function)
+            def call(*args, **kwargs):
+                return Mine.softmax(function(*args, **kwargs))
+            return call
+        ANSWER = told(ANSWER)
+    """)
 
 
 # --- wrong, in a way that could go unnoticed or stop a grader -------------------------------
@@ -875,16 +942,14 @@ def guesses_the_secret(sheet: Sheet) -> None:
 
 @_kind(BEFORE)
 def patched_checks(sheet: Sheet) -> None:
-    """In the student's own process, the checks find everything right."""
+    """In the student's own process, whatever calls answers and tells of them is another."""
     sheet.write(
         WRONG
         + """
-from attncourse import checks
-from attncourse.checks import judge, probe, task
-task.Task.__call__ = lambda self, answer: print(f"{self.name}: right in all cases.")
-task.judge = judge.judge = lambda task, cases, answers: judge.Verdict(task.name, True, "right")
-judge._problem = judge._difference = lambda *args: None
-checks.CheckFailed.__init__ = lambda self, *args: None
+from attncourse.probe import answer, calling, respond, wire
+respond.probe = calling.probe = lambda calling, answer, cases: [True for case in cases]
+wire.encode_answers = respond.encode_answers = lambda answers: ["right in all cases"]
+answer.plain = calling.plain = lambda value: 4
 """
     )
 
@@ -983,12 +1048,23 @@ def replaced_probe(sheet: Sheet) -> None:
     sheet.write(
         WRONG
         + """
-from attncourse.checks import probe as module
-real = module._probe_case
-def cheat(task, answer, case, refusing=True):
-    return real(task, answer, case, True)
-module._probe_case = cheat
-module._changed = lambda *args: False
+import attncourse
+from attncourse.probe import respond
+real = respond.probe
+respond.probe = lambda calling, answer, cases: real(calling, attncourse.ANSWER, cases, refusing=False)
+"""
+    )
+
+
+@_kind(BEFORE)
+def replaced_probe_by_the_reference(sheet: Sheet) -> None:
+    """The same with the reference of the check, under the name that the check knows itself by."""
+    sheet.write(
+        WRONG
+        + """
+checks.wire.probe = lambda task, answer, cases: checks.probe.probe(
+    task, task.reference, cases, refusing=False
+)
 """
     )
 
@@ -996,7 +1072,7 @@ module._changed = lambda *args: False
 # --- shortcuts -----------------------------------------------------------------------------
 
 
-@_kind(FLAGGED)
+@_kind(OTHERS)
 def course_function(sheet: Sheet) -> None:
     """The answer is the course's own function, called by its name."""
     sheet.write("""
@@ -1006,31 +1082,67 @@ def course_function(sheet: Sheet) -> None:
     """)
 
 
-@_kind(FLAGGED)
-def reference_of_the_check(sheet: Sheet) -> None:
-    """The answer asks the check for its reference, with nobody looking."""
+@_kind(OTHERS)
+def course_function_in_a_thread(sheet: Sheet) -> None:
+    """The course's own function is called where no refusal looks."""
     sheet.write("""
-        from attncourse.checks import probe
+        import concurrent.futures
+        from attncourse import attention
         def ANSWER(*args, **kwargs):
-            with probe._Refusal.suspended():
-                return checks.ANSWER.reference(*args, **kwargs)
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                return pool.submit(attention, *args).result()
     """)
 
 
-@_kind(FLAGGED)
-def copied_code_object(sheet: Sheet) -> None:
-    """The answer is made of the code object of the course's own function."""
+@_kind(OTHERS)
+def course_function_from_memory(sheet: Sheet) -> None:
+    """The course's own function is looked for in all that is in memory and in all modules."""
     sheet.write("""
-        import types
-        course = checks.ANSWER.reference
-        ANSWER = types.FunctionType(
-            course.__code__, {**course.__globals__, "__name__": "__main__"}, "ANSWER", course.__defaults__
-        )
-        ANSWER.__kwdefaults__ = course.__kwdefaults__
+        import gc, types
+        course = [
+            thing for thing in gc.get_objects()
+            if isinstance(thing, types.FunctionType) and thing.__name__ in ("attention", "_ANSWER")
+        ]
+        course += [getattr(module, "attention", None) for module in list(torch.sys.modules.values())]
+        def ANSWER(*args, **kwargs):
+            for function in course:
+                try:
+                    return function(*args, **kwargs)
+                except Exception:
+                    pass
     """)
 
 
-@_kind(FLAGGED)
+@_kind(OTHERS)
+def course_function_from_a_file(sheet: Sheet) -> None:
+    """The course's own code is looked for on the whole disk, and run."""
+    sheet.write("""
+        import os
+        names = {}
+        for top in (*__import__("sys").path, "/"):
+            for here, folders, files in os.walk(top):
+                folders[:] = [name for name in folders if name not in ("proc", "sys", "torch")]
+                for name in files:
+                    if name == "attention_operator.py":
+                        exec(open(os.path.join(here, name)).read(), names)
+        def ANSWER(*args, **kwargs):
+            return names["attention"](*args, **kwargs)
+    """)
+
+
+@_kind(OTHERS)
+def reference_of_the_check(sheet: Sheet) -> None:
+    """The answer is the check's reference."""
+    sheet.write("ANSWER = checks.ANSWER.reference")
+
+
+@_kind(OTHERS)
+def reference_behind_a_magic(sheet: Sheet) -> None:
+    """The same, in a cell that is timed."""
+    sheet.write("%%time\nANSWER = checks.ANSWER.task.reference")
+
+
+@_kind(OTHERS)
 def hidden_name(sheet: Sheet) -> None:
     """The answer imports the course's own function by a name that is put together."""
     sheet.write("""
@@ -1041,7 +1153,52 @@ def hidden_name(sheet: Sheet) -> None:
     """)
 
 
-@_kind(FLAGGED)
+@_kind(OTHERS)
+def asks_the_grader(sheet: Sheet) -> None:
+    """The grader is asked for the answer, as for a function that it would compute."""
+    sheet.write("""
+        import sys
+        from attncourse.probe import absent
+        def ANSWER(*args, **kwargs):
+            frame = sys._getframe()
+            while "nonce" not in frame.f_locals:
+                frame = frame.f_back
+            def ask(text):
+                return get_ipython().kernel.raw_input(frame.f_locals["nonce"] + text)
+            for name in ("task.ANSWER", "course.ANSWER", "course.attention"):
+                try:
+                    return absent._elsewhere(name, ask)(*args)
+                except Exception:
+                    pass
+    """)
+
+
+@_kind(OTHERS)
+def known_cases(sheet: Sheet) -> Files:
+    """A file beside the notebook holds the right answers to the cases that students see."""
+    task = registry[sheet.task]
+    known = [
+        (
+            [number.item() for part in case.inputs.values() for number in part.flatten()],
+            answer.value.tolist(),
+        )
+        for case in task.cases(0)
+        for answer in probe(task.calling, task.reference, [case], refusing=False)
+        if all(isinstance(part, Tensor) for part in (*case.inputs.values(), answer.value))
+    ]
+    sheet.write("""
+        import json
+        known = json.load(open("known.json"))
+        def ANSWER(*args):
+            numbers = [number.item() for part in args for number in part.flatten()]
+            for inputs, output in known:
+                if inputs == numbers:
+                    return torch.tensor(output, dtype=args[0].dtype)
+    """)
+    return {f"{sheet.unit}.ipynb": _content(sheet.notebook), "known.json": json.dumps(known).encode()}
+
+
+@_kind(OTHERS)
 def fused_attention(sheet: Sheet) -> None:
     """The answer calls PyTorch's fused attention by its innermost name."""
     sheet.write("""
@@ -1053,11 +1210,21 @@ def fused_attention(sheet: Sheet) -> None:
 
 @_kind(FLAGGED)
 def fused_attention_by_operator(sheet: Sheet) -> None:
-    """The answer calls the operator below PyTorch's fused attention."""
+    """The answer calls an operator below PyTorch's fused attention by a name that is put together."""
     sheet.write("""
         def ANSWER(query, key, value):
             with torch._C.DisableTorchFunction():
-                return torch.ops.aten.scaled_dot_product_attention(query, key, value)
+                return getattr(torch.ops.aten, "scaled_dot_" + "product_attention")(query, key, value)
+    """)
+
+
+@_kind(FLAGGED)
+def fused_attention_without_a_mode(sheet: Sheet) -> None:
+    """The answer calls the same with the refusals taken off."""
+    sheet.write("""
+        def ANSWER(query, key, value):
+            with torch.overrides._pop_mode_temporarily():
+                return torch._scaled_dot_product_attention_math(query, key, value)[0]
     """)
 
 

@@ -2,34 +2,45 @@
 
 import ast
 import hashlib
+import hmac
 import json
 import secrets
+from collections.abc import Sequence
+from pathlib import Path
 from queue import Empty
 from time import monotonic
 from typing import Any
 
 import zmq
+import zmq.asyncio
 from jupyter_client.utils import ensure_async, run_sync
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat.v4 import new_output
 from nbgrader import preprocessors
 from nbgrader.utils import is_grade, is_locked, is_solution
-from traitlets import Integer
+from traitlets import Integer, Unicode, default
 
-from attncourse.checks import CheckFailed, Task, Verdict, wire
+import attncourse
+from attncourse.checks import Case, CheckFailed, Task, Verdict
 from attncourse.checks.judge import judge
-from attncourse.checks.probe import Answer, Failure
 from attncourse.checks.task import registry
+from attncourse.checks.verdict import Words
+from attncourse.grading import made, secret
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
+from attncourse.grading.pipe import Pipe
 from attncourse.grading.repair import flag, remarks
-from attncourse.grading.scan import Findings, scan
+from attncourse.grading.scan import scan
+from attncourse.probe import wire
+from attncourse.probe.answer import Answer, Failure
 
 # After an interrupt, Python gets so many seconds to come back before it is stopped for good.
 GRACE = 10
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
 LONGEST_LINE = 2000  # characters of a line of an error message
+# How a verdict is shown as HTML, beside its text: only pages that know this type show it.
+VERDICT = "application/vnd.attncourse.verdict"
 
 
 class Stopped(Exception):
@@ -41,7 +52,8 @@ class Execute(preprocessors.Execute):
 
     A graded cell that consists of calls ``checks.<task>(<answer>)`` is not run. The inputs
     of the task's cases go to the kernel, numbers come back, and the verdict on them becomes
-    the cell's output, from which nbgrader reads the mark. All other cells run as ever.
+    the cell's output, from which nbgrader reads the mark. All other cells run as ever, with an
+    `attncourse` in which nothing computes an answer (see made.py).
     A kernel that dies or cannot be stopped costs only the marks that were not earned by then.
     """
 
@@ -52,6 +64,13 @@ class Execute(preprocessors.Execute):
     seeds = Integer(3, help="how many times a task's cases are made, each time with other numbers").tag(
         config=True
     )
+    secret = Unicode(help="what the numbers of the tasks' cases are drawn from; see secret.py").tag(
+        config=True
+    )
+
+    @default("secret")
+    def _secret_of_the_course(self) -> str:
+        return secret.of_course(Path.cwd())
 
     iopub_timeout = Integer(GRACE, help=preprocessors.Execute.iopub_timeout.help).tag(config=True)
 
@@ -64,6 +83,8 @@ class Execute(preprocessors.Execute):
         self._stopped = ""
         self._shown = 0
         self._deadline = monotonic() + self.notebook_timeout
+        # Whether the answers that have been judged so far are right.
+        self._right: dict[str, bool] = {}
         # The numbers depend on everything that is handed in: nobody can have prepared for them.
         self._digest = hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).digest()
         return super().preprocess(nb, resources, km)
@@ -71,6 +92,10 @@ class Execute(preprocessors.Execute):
     def create_kernel_manager(self) -> Any:
         manager = super().create_kernel_manager()
         manager.context.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
+        graded = (cell for cell in self.nb.cells if is_grade(cell))
+        manager.course = str(
+            made.package_for([task for cell in graded for task, _ in calls_of_checks(cell.source)])
+        )
         return manager
 
     def preprocess_cell(self, cell: Any, resources: Any, index: int) -> tuple[Any, Any]:
@@ -98,8 +123,12 @@ class Execute(preprocessors.Execute):
         except Exception:
             self.log.exception("The kernel could not be understood")
             self._stop("The Python process sent what could not be understood.")
-        for output in cell.outputs:
-            if output.output_type == "error":
+        for place, output in enumerate(cell.outputs):
+            if output.output_type == "error" and output.ename == "NotInGrading" and not is_grade(cell):
+                cell.outputs[place] = new_output("stream", text=f"{output.evalue[:LONGEST_LINE]}\n")
+                if is_solution(cell):
+                    flag(self.nb, cell.metadata.nbgrader.grade_id, f"stopped early: {output.evalue}")
+            elif output.output_type == "error":
                 output.update(_error(output.ename, output.evalue, output.traceback))
         if type(cell.execution_count) is not int:
             cell.execution_count = None
@@ -107,6 +136,8 @@ class Execute(preprocessors.Execute):
             cell.outputs.append(_error("Stopped", self._stopped, [self._stopped]))
 
     def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
+        if msg["msg_type"].startswith("comm_"):
+            return None  # what widgets say to a page that nobody looks at
         if msg["msg_type"] not in ("status", "execute_input") and self._shown <= self.output_limit:
             self._shown += len(json.dumps(msg["content"], default=str))
             if self._shown > self.output_limit:
@@ -121,6 +152,7 @@ class Execute(preprocessors.Execute):
 
     def _stop(self, reason: str) -> None:
         self._stopped = reason
+        flag(self.nb, "", f"not run to its end: {reason}")
         run_sync(self.km.shutdown_kernel)(now=True)
 
     def _died(self, words: str) -> None:
@@ -157,86 +189,119 @@ class Execute(preprocessors.Execute):
                         output.name = "stdout"
         words = next((output.evalue for output in cell.outputs if output.output_type == "error"), "")
         names = ", ".join(task.name for task, _ in calls)
-        verdict = Verdict(names, not words, words)
+        verdict = Verdict(names, not words, words.partition("\n")[0])
         self._note(name, calls, [verdict])
 
     def _note(self, name: str, calls: list[tuple[Task, str]], verdicts: list[Verdict]) -> None:
         failed = [verdict for verdict in verdicts if not verdict.passed]
         shown = failed or verdicts
+        laws = [one.law for one in failed if one.law]
         self._remarks["checks"][name] = {
             "task": ", ".join(task.name for task, _ in calls),
             "outside": bool(calls),
             "passed": not failed,
             "misconception": next((one.misconception for one in failed if one.misconception), None),
-            "words": one_line(shown[0].message.partition("\n")[0], LONGEST_REMARK),
+            "mistakes": [label for one in failed for label in one.mistakes],
+            "law": laws[0] if laws else None,
+            "carried": [part for one in verdicts for part in one.carried],
+            "words": one_line(shown[0].headline, LONGEST_REMARK),
         }
 
     def _verdict(self, name: str, task: Task, answer: str) -> Verdict:
         """Whether the answer that this expression has in the student's kernel is right."""
         if self._stopped:
-            return Verdict(task.name, False, f"{task.name}: not checked. {self._stopped}")
-        seeds = self._fresh_seeds(name, task)
-        cases = [task.cases(seed) for seed in seeds]
-        nonce = secrets.token_hex()
-        asked = wire.request(task.name, cases)
-        respond = "__import__('attncourse.checks.wire').checks.wire.respond"
-        text = self._ask(f"{respond}({nonce!r}, {asked!r}, lambda: {answer})")
-        if self._stopped:
-            return Verdict(task.name, False, f"{task.name}: not right. {self._stopped}")
+            return Verdict(task.name, False, f"{task.name}: not checked.", (Words(self._stopped),))
+        # Only what has been judged can be given: nobody can earn its points with it any more.
+        wrong = [part for part in task.builds_on if self._right.get(part) is False]
+        words = (
+            "Of the calls, what came back from your function could not be read as tensors, numbers and words."
+        )
         try:
-            answers = wire.reply(text, nonce, [len(some) for some in cases])
-            for seed, some, given in zip(seeds, cases, answers, strict=False):
-                verdict = judge(task, some, given, seed)
-                if not verdict.passed:
-                    return verdict
-            if len(answers) == len(cases):
-                return verdict
+            return judge(
+                task,
+                self._seeds(name, task),
+                lambda cases, instead: self._answers(task, answer, cases, instead),
+                wrong,
+            )
+        except Stopped:
+            words = self._stopped
         except wire.Malformed:
             pass
         except Exception:
             self.log.exception("An answer could not be judged")
             flag(self.nb, name, f"the answer to {task.name} could not be judged")
-        words = "what came back from your function could not be read as tensors, numbers and words."
-        return Verdict(task.name, False, f"{task.name}: not right. Of the calls, {words}")
+        return Verdict(task.name, False, f"{task.name}: not right.", (Words(words),))
+
+    def _answers(
+        self, task: Task, answer: str, cases: Sequence[Case], instead: Sequence[str]
+    ) -> list[Answer]:
+        """What the answer gives for these cases, with right functions in place of some of the student's.
+
+        Raises
+        ------
+        Stopped
+        wire.Malformed
+        """
+        functions = {f"task.{part}": registry[part].reference for part in instead}
+        for part in made.outside(task):
+            if self._right.get(part) is not None:
+                functions[f"course.{part}"] = getattr(attncourse, part)
+        nonce = secrets.token_hex()
+        asked = wire.request(task.calling, cases, instead)
+        respond = "__import__('attncourse.probe.respond').probe.respond.respond"
+        text = self._ask(
+            f"{respond}({nonce!r}, {asked!r}, globals(), lambda: {answer})", nonce, Pipe(functions)
+        )
+        if self._stopped:
+            raise Stopped(self._stopped)
+        answers = wire.reply(text, nonce, len(cases))
+        if len(answers) < len(cases) and answers[-1].failure is None:
+            raise wire.Malformed("text is not the answers to all cases")
+        return answers
 
     def _read(self, name: str, index: int, task: Task, answer: str, verdict: Verdict) -> Verdict:
         """The verdict on an answer, after a look at the code that gave it."""
         above = [
             cell.source for cell in self.nb.cells[:index] if cell.cell_type == "code" and not is_locked(cell)
         ]
-        try:
-            found = scan(task, answer, above)
-        except RecursionError:
-            found = Findings(suspicious=["the code is nested too deeply to be read"])
-        for words in found.suspicious:
-            flag(self.nb, "", words)
-        if not verdict.passed or not (found.calls or found.changes):
-            return verdict
-        if found.calls:
-            flag(self.nb, name, f"no points: the answer uses {found.calls}")
-            return judge(task, task.cases(0), [Answer(failure=Failure("refused", found.calls))])
-        flag(self.nb, name, f"no points: a cell changes {found.changes}")
-        words = f"A cell of the notebook changes {found.changes}, which is part of how answers are checked."
-        return Verdict(task.name, False, f"{task.name}: not by this road.\n\n{words}")
+        found = scan(task, answer, above)
+        for words in found.remarks:
+            flag(self.nb, name, words)
+        if verdict.passed and found.calls:
+            flag(self.nb, name, f"no points: the answer calls {found.calls}")
+            refused = [Answer(failure=Failure("refused", found.calls))]
+            verdict = judge(task, (0,), lambda cases, instead: refused)
+        self._right[task.name] = verdict.passed
+        return verdict
 
-    def _fresh_seeds(self, name: str, task: Task) -> list[int]:
-        """Seed 0, which the student knows, and others that nobody knew before handing in."""
-        digest = hashlib.sha256(self._digest + f"{name}/{task.name}".encode()).digest()
-        return [0] + [int.from_bytes(digest[4 * i : 4 * i + 4]) % 10**6 + 1 for i in range(self.seeds - 1)]
+    def _seeds(self, name: str, task: Task) -> list[int]:
+        """Seed 0, which the student knows, and others that nobody can know, the same in every run."""
+        message = self._digest + f"{name}/{task.name}".encode()
+        drawn = hmac.digest(self.secret.encode(), message, "sha256")
+        return [0] + [int.from_bytes(drawn[4 * i : 4 * i + 4]) % 10**6 + 1 for i in range(self.seeds - 1)]
 
-    def _ask(self, code: str) -> str | None:
+    def _ask(self, code: str, nonce: str, pipe: Pipe) -> str | None:
         try:
-            return run_sync(self._async_ask)(code)
+            return run_sync(self._async_ask)(code, nonce, pipe)
         except DeadKernelError:
             self._died("The Python process came to an end while your function was called.")
         except TimeoutError:
             self._stop("Your function did not come to an end, and did not let itself be interrupted.")
         return None
 
-    async def _async_ask(self, code: str) -> str | None:
-        """Run code of ours in the student's kernel, and return what it publishes for us."""
+    async def _async_ask(self, code: str, nonce: str, pipe: Pipe) -> str | None:
+        """Run code of ours in the student's kernel, and return what it publishes for us.
+
+        Meanwhile, answer what it asks for by Jupyter's way of asking for input.
+        """
         assert self.kc is not None
-        request = self.kc.execute(code, silent=True, store_history=False, stop_on_error=False)
+        request = self.kc.execute(
+            code, silent=True, store_history=False, stop_on_error=False, allow_stdin=bool(pipe.functions)
+        )
+        iopub, stdin = self.kc.iopub_channel, self.kc.stdin_channel
+        poller = zmq.asyncio.Poller()
+        poller.register(iopub.socket, zmq.POLLIN)
+        poller.register(stdin.socket, zmq.POLLIN)
         deadline = monotonic() + (self._get_timeout(None) or 0)
         interrupted = False
         found = None
@@ -249,18 +314,25 @@ class Execute(preprocessors.Execute):
                 deadline += GRACE
                 await ensure_async(self.km.interrupt_kernel())
                 continue
-            try:
-                msg = await ensure_async(self.kc.iopub_channel.get_msg(timeout=min(1, left)))
-                content = msg["content"]
-                if msg["parent_header"].get("msg_id") != request:
-                    continue
-                if msg["msg_type"] == "status" and content["execution_state"] == "idle":
-                    return found
-                if msg["msg_type"] == "display_data" and found is None:
-                    found = content["data"].get(wire.MIME)
-            except Empty:
+            ready = dict(await poller.poll(1000 * min(1, left)))
+            if not ready:
                 await self._async_check_alive()
-            except (ValueError, TypeError, LookupError, AttributeError):
+            try:
+                for channel in (stdin, iopub):
+                    if channel.socket not in ready:
+                        continue
+                    msg = await ensure_async(channel.get_msg(timeout=0))
+                    kind, content = msg["msg_type"], msg["content"]
+                    if msg["parent_header"].get("msg_id") != request:
+                        continue
+                    if channel is stdin and kind == "input_request" and pipe.functions:
+                        ours, _, question = content["prompt"].partition(nonce)
+                        self.kc.input("" if ours or not question else pipe.answer(question))
+                    elif kind == "status" and content["execution_state"] == "idle":
+                        return found
+                    elif kind == "display_data" and found is None:
+                        found = content["data"].get(wire.MIME)
+            except (Empty, ValueError, TypeError, LookupError, AttributeError):
                 continue  # not a message as kernels send it
 
 
@@ -287,10 +359,15 @@ def calls_of_checks(source: str) -> list[tuple[Task, str]]:
 def outputs(verdicts: list[Verdict], points: float) -> list[Any]:
     """What a graded cell shows: nbgrader gives no points for an error, else what the result says, or all."""
     passed = [verdict for verdict in verdicts if verdict.passed]
+    told = [verdict.html() for verdict in verdicts if verdict.sections]
+    pictured = [
+        new_output("display_data", {VERDICT: "".join(told)}, metadata={"attncourse": "verdict"})
+        for _ in told[:1]
+    ]
     if not passed:
-        return [_failed_check(verdicts)]
+        return [*pictured, _failed_check(verdicts)]
     text = "\n\n".join(verdict.message for verdict in verdicts) + "\n"
-    shown = [new_output("stream", text=text)]
+    shown = [*pictured, new_output("stream", text=text)]
     if len(passed) < len(verdicts):
         share = points * len(passed) / len(verdicts)
         shown.append(new_output("execute_result", data={"text/plain": f"{share:g}"}))
@@ -298,10 +375,10 @@ def outputs(verdicts: list[Verdict], points: float) -> list[Any]:
 
 
 def _failed_check(verdicts: list[Verdict]) -> Any:
+    lines = [line for verdict in verdicts for line in (*CheckFailed(verdict)._render_traceback_(), "")]
     message = "\n\n".join(verdict.message for verdict in verdicts)
-    failed = CheckFailed(Verdict(verdicts[0].task, False, message))
-    kind = "CellTimeoutError" if ": interrupted." in message.partition("\n")[0] else "CheckFailed"
-    return _error(kind, message, failed._render_traceback_())
+    kind = "CellTimeoutError" if verdicts[0].headline.endswith(": interrupted.") else "CheckFailed"
+    return _error(kind, message, lines[:-1])
 
 
 def _failure(words: str) -> Any:

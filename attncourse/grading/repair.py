@@ -1,6 +1,8 @@
 """What students do to a notebook's cells is undone before it runs, so that their answers are graded."""
 
+import re
 from typing import Any
+from urllib.parse import unquote
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
@@ -60,6 +62,8 @@ class Repair(NbGraderPreprocessor):
             nb.cells = [_whole(cell) for cell in self._kept(nb, sources)]
             found = self._find(nb, sources)
             for name, cell in found.items():
+                if sources[name].locked and name not in points:
+                    self._keep_additions(nb, cell, sources[name])
                 self._restore(nb, cell, sources[name], points, kinds)
             self._put_back(nb, found, sources, points, kinds)
             self._reorder(nb, sources, kinds)
@@ -101,7 +105,7 @@ class Repair(NbGraderPreprocessor):
     ) -> None:
         text = source.source if source.locked else cell.source
         restored = NEW[source.cell_type](source=text, id=cell.id)
-        if "attachments" in cell and source.cell_type == "markdown" and not source.locked:
+        if source.cell_type == "markdown" and "attachments" in cell:
             restored.attachments = cell.attachments
         marks: dict[str, Any] = {kind: source.name in names for kind, names in kinds.items()}
         marks |= {
@@ -116,6 +120,12 @@ class Repair(NbGraderPreprocessor):
         restored.metadata["nbgrader"] = nbformat.from_dict(marks)
         cell.clear()
         cell.update(restored)
+
+    def _keep_additions(self, nb: Any, cell: Any, source: SourceCell) -> None:
+        """Put a copy of a locked cell that was changed above it: an import added there is still needed."""
+        changed = cell.source.strip() != source.source.strip()
+        if changed and cell.cell_type == source.cell_type == "code":
+            nb.cells.insert(_index(nb, cell), new_code_cell(source=cell.source))
 
     def _put_back(
         self,
@@ -161,9 +171,36 @@ def _whole(cell: Any) -> Any:
     metadata = cell.get("metadata")
     if isinstance(metadata, dict):
         made.metadata.update(metadata)
-    if kind == "markdown" and isinstance(cell.get("attachments"), dict):
-        made.attachments = cell.attachments
+    if made.cell_type == "markdown":
+        _keep_pictures(made, cell.get("attachments"))
     return made
+
+
+def _keep_pictures(made: Any, attachments: Any) -> None:
+    """Keep pictures that were pasted into a cell, and name none that is not there: nbconvert gives up."""
+    pictures = {name: kinds for name, kinds in _dict(attachments).items() if _is_picture(kinds)}
+
+    def named(found: re.Match[str]) -> str:
+        name = found[1]
+        if unquote(name) in pictures:
+            pictures[name] = pictures[unquote(name)]
+        return found[0] if name in pictures else name
+
+    made.source = re.sub(r"attachment:([^)\s\"'>]+)", named, made.source)
+    if pictures:
+        made.attachments = nbformat.from_dict(pictures)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_picture(kinds: Any) -> bool:
+    """Whether this is a file as a Markdown cell brings it along: types, and its content in base64."""
+    return bool(_dict(kinds)) and all(
+        re.fullmatch(r"[\w.+-]+/[\w.+-]+", kind) and isinstance(content, str)
+        for kind, content in kinds.items()
+    )
 
 
 def _claimed(cell: Any) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
-from attncourse.checks.judge import link
 from attncourse.checks.task import registry
+from attncourse.checks.verdict import link
 from attncourse.grading.harmless import csv_cell, one_line
 
 
@@ -81,6 +81,7 @@ class TaskSummary:
     mean: float
     mistakes: Sequence[Mistake]
     others: int  # wrong in a way that no check knows
+    carried: int  # right once an earlier function, which they call, is right
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,13 @@ class Report:
     def _summary(self, cell: str, points: float) -> TaskSummary:
         marks = [entry.marks.get(cell) or 0 for entry in self.graded]
         right = sum(mark >= points for mark in marks)
-        labels = Counter(
-            label for entry in self.graded if (label := entry.check(cell).get("misconception")) is not None
-        )
+        wrong = [entry.check(cell).get("mistakes", ()) for entry in self.graded]
+        labels = Counter(label for mistakes in wrong for label in mistakes)
         reads = {
-            mistake.label: link(mistake.read) for task in registry.values() for mistake in task.misconceptions
+            one.label: link(one.read)
+            for task in registry.values()
+            for mistake in task.single_mistakes
+            for one in mistake.wrongs
         }
         return TaskSummary(
             task_name(cell),
@@ -136,7 +139,11 @@ class Report:
                 Mistake(label, count, reads.get(label, ""))
                 for label, count in sorted(labels.items(), key=lambda item: (-item[1], item[0]))
             ],
-            len(marks) - right - sum(labels.values()),
+            len(marks) - right - sum(map(bool, wrong)),
+            sum(
+                bool(entry.check(cell).get("carried")) and entry.check(cell)["passed"]
+                for entry in self.graded
+            ),
         )
 
     @property

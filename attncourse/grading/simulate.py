@@ -14,7 +14,8 @@ from nbformat import NotebookNode
 
 from attncourse import checks
 from attncourse.checks import Task
-from attncourse.grading.answers import right_answers, source_of
+from attncourse.checks.task import source_of
+from attncourse.grading.answers import right_answers
 from attncourse.grading.hostile import Files, Sheet, kinds
 
 DESCRIPTION = """\
@@ -95,13 +96,13 @@ class Exercise:
         for number, task in enumerate(self.tasks):
             right = self.right(task, chance.randrange(1000))
             draw = chance.random()
-            mistake = chance.choice(task.misconceptions)
+            mistake = chance.choice(task.single_mistakes)
             if number >= end or draw > ability + 0.9 * (1 - ability):
                 answers[task.name] = Answer("blank")
             elif draw < ability:
                 answers[task.name] = right
             elif draw < ability + 0.75 * (1 - ability):
-                source = source_of(mistake.function, task.name)
+                source = mistake.source(task.name)
                 answers[task.name] = Answer("misconception", mistake.label, source)
             else:
                 answers[task.name] = Answer("unfinished", "", unfinished(right.source))

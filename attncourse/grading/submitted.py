@@ -118,6 +118,9 @@ def look_through(
     problems : list of Problem
     """
     submissions, problems = [], []
+    for folder in sorted(submitted.glob(".*/")):
+        if any((folder / unit / f"{unit}.ipynb").exists() for unit in known):
+            problems.append(Problem(shown(folder), "is not graded: a name that begins with a dot is hidden"))
     for student in _visible(submitted):
         if not student.is_dir():
             problems.append(_stray(student, "<student>/<unit>/<unit>.ipynb"))

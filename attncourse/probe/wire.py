@@ -8,16 +8,15 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, Plain, plain
-from attncourse.probe.calling import Calling, Case, Way, probe
+from attncourse.probe.calling import Calling, Case, Way
 from attncourse.probe.program import Program
 
 MIME = "application/vnd.attncourse.answers"
@@ -89,49 +88,30 @@ def decode_answers(texts: Any, most: int) -> list[Answer]:
     return [_decode_answer(text) for text in texts]
 
 
-def request(calling: Calling, cases: Sequence[Case]) -> str:
-    """What to ask of an answer: how it is called, and on which inputs. Nothing says what is right."""
+def request(calling: Calling, cases: Sequence[Case], instead: Sequence[str] = ()) -> str:
+    """What to ask of an answer: how it is called, and on which inputs. Nothing says what is right.
+
+    Parameters
+    ----------
+    calling : Calling
+    cases : sequence of Case
+    instead : sequence of str
+        Functions of the student's in whose place the grader's are to be called.
+    """
     kind = type(calling.way)
     way = "" if kind is Way else f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
     question = {
         "way": way,
         "refuses": calling.refuses,
         "allows": calling.allows,
+        "instead": tuple(instead),
         "cases": [(dict(case.inputs), case.contiguous) for case in cases],
     }
     return encode(question)
 
 
-def respond(nonce: str, asked: str, answer: Callable[[], Any]) -> None:
-    """In the student's process: call the answer on the cases, and publish what comes back.
-
-    Parameters
-    ----------
-    nonce : str
-        Comes back with the answers, so that they are known to be those to this request.
-    asked : str
-        What :func:`request` made.
-    answer : callable
-        Gives the student's answer.
-    """
-    from IPython.display import publish_display_data
-
-    question = decode(asked)
-    module, _, name = question["way"].partition(".")
-    way = getattr(import_module(f"attncourse.probe.{module}"), name)() if name else Way()
-    calling = Calling(way, question["refuses"], question["allows"])
-    cases = [Case(inputs, contiguous=contiguous) for inputs, contiguous in question["cases"]]
-    try:
-        answers = probe(calling, answer(), cases)
-    except NameError as error:
-        answers = [Answer(failure=Failure("missing", str(error.name)))]
-    except KeyboardInterrupt:
-        answers = [Answer(failure=Failure("interrupted"))]
-    publish_display_data({MIME: json.dumps({"nonce": nonce, "answers": encode_answers(answers)})})
-
-
 def reply(text: Any, nonce: str, most: int) -> list[Answer]:
-    """In the grader's process: the answers in what :func:`respond` published.
+    """In the grader's process: the answers in what :func:`~attncourse.probe.respond.respond` published.
 
     Parameters
     ----------
@@ -232,13 +212,13 @@ def _words(text: Any) -> str:
     return "".join(letter for letter in text[:MAX_WORDS] if letter.isprintable() or letter == "\n")
 
 
-def _holds_program(value: Plain) -> bool:
+def holds_program(value: Plain) -> bool:
     """Functions go to a student's process, and never come from there."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, tuple | list):
         return isinstance(value, Program)
-    return any(map(_holds_program, value))
+    return any(map(holds_program, value))
 
 
 def _encode_answer(answer: Answer) -> str:
@@ -264,7 +244,7 @@ def _decode_answer(text: Any) -> Answer:
             if kind not in FAILURES:
                 raise TypeError
             failure = Failure(kind, name, words)
-        if not isinstance(modified, list) or _holds_program(value):
+        if not isinstance(modified, list) or holds_program(value):
             raise TypeError
         return Answer(value, failure, tuple(map(_words, modified)))
     except (ValueError, TypeError) as error:

@@ -12,7 +12,9 @@ from typing import Any
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 from jupyter_client.manager import AsyncKernelManager, in_pending_state
-from traitlets import default
+from traitlets import Unicode, default
+
+from attncourse.grading import made
 
 NAME = "python3"
 
@@ -61,6 +63,12 @@ class KernelClient(AsyncKernelClient):
 
 class KernelManager(AsyncKernelManager):
     """Starts kernels by our `Provisioner`, through files instead of ports, and shuts them down at once."""
+
+    course = Unicode(help="the folder from which kernels import `attncourse`; see `made.package_for`")
+
+    @default("course")
+    def _course_without_tasks(self) -> str:
+        return str(made.package_for([]))
 
     @default("client_factory")
     def _our_client(self) -> type[AsyncKernelClient]:

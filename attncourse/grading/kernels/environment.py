@@ -9,6 +9,8 @@ _SETTINGS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    # Compiled code computes the same, but a jail may have no compiler: `torch.compile` changes nothing.
+    "TORCHDYNAMO_DISABLE": "1",
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
 }
 

@@ -32,10 +32,10 @@ from pathlib import Path
 
 # The jail's own paths, the same for every notebook.
 HOME, WORK, SOCKETS = "/tmp/home", "/tmp/work", "/run/kernel"
+# Where the `attncourse` lies that is made for the notebook.
+COURSE = "/course"
 # Who runs the notebook when root grades.
 NOBODY = 65534
-# What an exercise needs nothing of: the right answers that the checks are tested with, and this.
-HIDDEN = str(Path(__file__).parents[1])
 
 _SYSTEM = [
     "/bin",
@@ -112,7 +112,7 @@ def map_ids(pid: int) -> None:
         (folder / f"{kind}_map").write_text(lines)
 
 
-def build(box: str, space: int) -> None:
+def build(box: str, space: int, course: str, hidden: str) -> None:
     """Make the jail's file system and enter it.
 
     Parameters
@@ -122,6 +122,10 @@ def build(box: str, space: int) -> None:
         inside and outside share; `root`, in which the file system is built.
     space : int
         How many bytes can be written in all, in each of the two writable places.
+    course : str
+        A folder outside that becomes `COURSE`.
+    hidden : str
+        A folder that is empty inside, wherever it is: the course's own package.
     """
     owner = (NOBODY, NOBODY) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     # The first to go when memory runs short.
@@ -134,8 +138,12 @@ def build(box: str, space: int) -> None:
         _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"mode=1777,size={space},nr_inodes=20000")
     for path in readable():
         _show(path)
-    _mount("tmpfs", f".{HIDDEN}", "tmpfs", _NOSUID | _NODEV, "mode=0755,size=4k")
-    _read_only(f".{HIDDEN}")
+    if os.path.isdir(f".{hidden}"):
+        _mount("tmpfs", f".{hidden}", "tmpfs", _NOSUID | _NODEV, "mode=0755,size=4k")
+        _read_only(f".{hidden}")
+    os.mkdir(f".{COURSE}")
+    _mount(course, f".{COURSE}", None, _BIND | _REC)
+    _read_only(f".{COURSE}", _AT_RECURSIVE)
     for name in _DEVICES:
         Path("dev", name).touch()
         _mount(f"/dev/{name}", f"dev/{name}", None, _BIND)
@@ -298,22 +306,34 @@ def restrict(readable: Iterable[str], listable: Iterable[str], writable: Iterabl
 
 
 def readable() -> list[str]:
-    """What the jail shows: the system's programs and libraries, the interpreter's, and this package."""
-    package = str(Path(__file__).parents[2])
+    """What the jail shows: the system's programs and libraries, and the interpreter's."""
     # Not the prefixes themselves: an environment may have been made in the course's own folder.
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     paths = {f"{prefix}/{part}" for prefix in prefixes for part in ("bin", "lib", "lib64", "share", "etc")}
     paths |= {f"{prefix}/pyvenv.cfg" for prefix in prefixes}
     # A folder on the path may be the course, with all that is handed in: only packages installed
-    # for good are shown, and this one.
+    # for good are shown.
     paths |= {path for path in sys.path if "site-packages" in path or "dist-packages" in path}
-    paths |= {package, *_SYSTEM}
+    paths |= {*_SYSTEM}
     paths |= {os.path.realpath(path) for path in paths}
     shown: list[str] = []
     for path in sorted(os.path.abspath(path) for path in paths if os.path.exists(path)):
         if not any(path.startswith(f"{above}/") or path == above for above in shown):
             shown.append(path)
     return shown
+
+
+def _without(paths: Iterable[str], hidden: str) -> tuple[list[str], list[str]]:
+    """The same files without a folder; and the folders above it, which are no longer among them."""
+    left, above = [], []
+    for path in paths:
+        if hidden.startswith(f"{path}/"):
+            inside = _without([f"{path}/{name}" for name in os.listdir(path)], hidden)
+            left += inside[0]
+            above += [path, *inside[1]]
+        elif path != hidden:
+            left.append(path)
+    return left, above
 
 
 def _show(path: str) -> None:
@@ -367,17 +387,14 @@ def _failure(what: str) -> OSError:
 
 def main(arguments: Sequence[str]) -> None:
     """Take limits, keep to a folder if there is one to keep to, and become another program."""
-    limits, box, *command = arguments
+    limits, box, course, *command = arguments
     limit(json.loads(limits))
     if platform.machine() in _FORBIDDEN:
         forbid_calls()
     if box:
-        package = Path(__file__).parents[2]
-        paths = {path for path in readable() if path != str(package)} | {"/proc", *_ACCOUNTS}
-        paths |= {str(path) for path in package.iterdir() if str(path) != HIDDEN}
+        paths, listable = _without(readable(), str(Path(__file__).parents[2]))
         devices = [f"/dev/{name}" for name in _DEVICES]
-        # Python lists a folder to find a module in it.
-        listable = {str(package), *(path for path in sys.path if path == str(package.parent))}
+        paths += ["/proc", *_ACCOUNTS, course]
         restrict(filter(os.path.exists, paths), listable, [box, *devices])
     os.execvp(command[0], command)
 

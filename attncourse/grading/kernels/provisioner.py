@@ -21,7 +21,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerBase
 from traitlets import Integer, Unicode
 
-from attncourse.grading import leftovers
+from attncourse.grading import leftovers, made
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels.environment import environment
 
@@ -126,7 +126,7 @@ class Provisioner(KernelProvisionerBase):
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         assert self._box is not None
-        box = self._box.name
+        box, course = self._box.name, self.parent.course  # type: ignore[union-attr]
         jailed = self.isolation in _JAILS
         home = jail.HOME if jailed else f"{box}/home"
         limits = {"RLIMIT_CORE": 0, "RLIMIT_CPU": self.seconds, "RLIMIT_FSIZE": self.space}
@@ -137,6 +137,9 @@ class Provisioner(KernelProvisionerBase):
             "MPLCONFIGDIR": f"{home}/matplotlib",
             "TMPDIR": "/tmp" if jailed else home,
         }
+        # Before all other places, so that no other `attncourse` is found.
+        places = [jail.COURSE if jailed else course, settings.get("PYTHONPATH")]
+        settings["PYTHONPATH"] = os.pathsep.join(filter(None, places))
         if jailed:
             connection = json.loads(Path(f"{box}/kernel.json").read_text())
             connection["ip"] = f"{jail.SOCKETS}/kernel"
@@ -146,6 +149,8 @@ class Provisioner(KernelProvisionerBase):
         if self.isolation == "zygote":
             request = {
                 "box": box,
+                "course": course,
+                "hidden": str(made.PACKAGE),
                 "space": self.space,
                 "arguments": cmd[cmd.index("-f") :],
                 "environment": settings,
@@ -158,9 +163,9 @@ class Provisioner(KernelProvisionerBase):
             return self.connection_info
         limits["RLIMIT_DATA"] = self.memory
         if self.isolation == "bubblewrap":
-            cmd = [*_bubblewrap(box), *_launcher(limits), *cmd]
+            cmd = [*_bubblewrap(box, course), *_launcher(limits), *cmd]
         elif sys.platform == "linux":
-            cmd = [*_launcher(limits, box if self.isolation == "landlock" else ""), *cmd]
+            cmd = [*_launcher(limits, box if self.isolation == "landlock" else "", course), *cmd]
         self._process = subprocess.Popen(
             cmd,
             cwd=f"{box}/work",
@@ -306,16 +311,16 @@ def _strongest() -> tuple[str, str]:
         return "zygote", ""
     reason = f"no jail for forked kernels ({refusal})"
     with tempfile.TemporaryDirectory() as box:
-        for name in ("home", "sockets", "work"):
+        for name in ("course", "home", "sockets", "work"):
             os.mkdir(f"{box}/{name}")
-        ways = {"landlock": _launcher({}, box)}
+        ways = {"landlock": _launcher({}, box, f"{box}/course")}
         # In that one root would stay root, and could write the settings of the system's kernel.
         if os.geteuid() != 0:
-            ways = {"bubblewrap": [*_bubblewrap(box), *_launcher({})], **ways}
+            ways = {"bubblewrap": [*_bubblewrap(box, f"{box}/course"), *_launcher({})], **ways}
         for isolation, start in ways.items():
             try:
                 # The files must be in reach; to import them would take seconds.
-                look = "from importlib.util import find_spec as f; f('torch').name, f('attncourse').name"
+                look = "from importlib.util import find_spec; find_spec('torch').name"
                 subprocess.run([*start, sys.executable, "-c", look], check=True, capture_output=True)
                 return isolation, reason
             except (OSError, subprocess.CalledProcessError) as error:
@@ -324,7 +329,7 @@ def _strongest() -> tuple[str, str]:
     return "process", reason
 
 
-def _bubblewrap(box: str) -> list[str]:
+def _bubblewrap(box: str, course: str) -> list[str]:
     """The same jail as the zygote's, as far as that program makes it."""
     command = ["bwrap", "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--hostname", "notebook"]
     command += ["--new-session", "--die-with-parent"]
@@ -333,14 +338,15 @@ def _bubblewrap(box: str) -> list[str]:
         command += (
             ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
         )
-    command += ["--tmpfs", jail.HIDDEN, "--ro-bind", jail.__file__, jail.__file__]
+    command += ["--tmpfs", str(made.PACKAGE), "--ro-bind", jail.__file__, jail.__file__]
+    command += ["--ro-bind", course, jail.COURSE]
     for name, place in (("home", jail.HOME), ("work", jail.WORK), ("sockets", jail.SOCKETS)):
         command += ["--bind", f"{box}/{name}", place]
     return [*command, "--remount-ro", "/", "--chdir", jail.WORK, "--"]
 
 
-def _launcher(limits: dict[str, int], box: str = "") -> list[str]:
-    return [sys.executable, jail.__file__, json.dumps(limits), box]
+def _launcher(limits: dict[str, int], box: str = "", course: str = "") -> list[str]:
+    return [sys.executable, jail.__file__, json.dumps(limits), box, course]
 
 
 def _fonts() -> list[Path]:

@@ -17,12 +17,14 @@ nothing, which means the same.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
 import os
 import random
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -43,8 +45,8 @@ IMPORTS = [
     "numpy.random",
     "matplotlib.pyplot",
     "matplotlib.backends.backend_agg",
-    "attncourse.checks.wire",
-    "attncourse.plots",
+    "torch.overrides",
+    "torch.utils._pytree",
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "ipykernel.zmqshell",
@@ -87,7 +89,7 @@ class Zygote:
         with other:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(other.fileno())],
-                env={**environment(), "HOME": str(Path.home())},
+                env={**environment(), "HOME": str(Path.home()), "PYTHONPATH": self._course()},
                 # This becomes an entry of its path.
                 cwd="/",
                 pass_fds=[other.fileno()],
@@ -100,6 +102,24 @@ class Zygote:
         answer = self._socket.recv(_MOST)
         #: Why it can jail nothing; empty if it can.
         self.refusal = "" if answer == _READY else answer.decode() or "it ended while it started"
+
+    @staticmethod
+    @functools.cache
+    def _course() -> str:
+        """A folder with an `attncourse` in which there is nothing but what this process needs.
+
+        Whatever it imports is in the memory of every notebook.
+        """
+        from attncourse.grading import made  # which is not there in the zygote
+
+        folder = made.new_folder()
+        here = Path("attncourse", "grading", "kernels")
+        (folder / here).mkdir(parents=True)
+        for package in (here, *here.parents[:2]):
+            (folder / package / "__init__.py").touch()
+        for name in ("environment.py", "jail.py", "zygote.py"):
+            shutil.copy(Path(__file__).with_name(name), folder / here)
+        return os.pathsep.join(filter(None, [str(folder), environment().get("PYTHONPATH")]))
 
     @classmethod
     def get(cls) -> "Zygote":
@@ -165,15 +185,22 @@ def main() -> None:
 
 def _try_jail() -> None:
     def look(_: Any, say: int) -> None:
-        for module in (os, sys.modules["torch"], sys.modules["attncourse"]):
+        for module in (os, sys.modules["torch"]):
             Path(str(module.__file__)).read_bytes()
         os.write(say, _READY)
 
     ours, leash = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with tempfile.TemporaryDirectory() as box, ours:
-        for name in ("home", "root", "sockets", "work"):
+        for name in ("course", "home", "root", "sockets", "work"):
             os.mkdir(f"{box}/{name}")
-        request = {"box": box, "limits": {}, "memory": 1 << 30, "space": 1 << 20}
+        request = {
+            "box": box,
+            "course": f"{box}/course",
+            "hidden": box,
+            "limits": {},
+            "memory": 1 << 30,
+            "space": 1 << 20,
+        }
         with leash:
             _start(request, leash, look)
         ours.settimeout(_PATIENCE)
@@ -266,7 +293,7 @@ def _be_guard(request: dict[str, Any], say: int, job: Job) -> NoReturn:
 
 
 def _be_jailed(request: dict[str, Any], say: int, job: Job) -> None:
-    jail.build(request["box"], request["space"])
+    jail.build(request["box"], request["space"], request["course"], request["hidden"])
     jail.drop(request["limits"])
     job(request, say)
 
@@ -283,8 +310,10 @@ def _be_kernel(request: dict[str, Any], say: int) -> None:
     random.seed()
     numpy.random.seed()
     torch.seed()
-    for name in [name for name in sys.modules if name.startswith("attncourse.grading")]:
+    # Nothing of the course was imported so far but this.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "attncourse"]:
         del sys.modules[name]
+    sys.path.insert(0, jail.COURSE)
     sys.argv = ["ipykernel_launcher", *request["arguments"]]
     app = IPKernelApp.instance()
     app.initialize(sys.argv[1:])

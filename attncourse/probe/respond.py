@@ -1,0 +1,55 @@
+"""In the process that runs a submission: call an answer as the grader asks, and publish what comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from attncourse.probe import absent
+from attncourse.probe.answer import Answer, Failure
+from attncourse.probe.calling import Calling, Case, Way, probe
+from attncourse.probe.wire import MIME, decode, encode_answers
+
+
+def respond(nonce: str, asked: str, names: dict[str, Any], answer: Callable[[], Any]) -> None:
+    """Call the answer on the cases.
+
+    Parameters
+    ----------
+    nonce : str
+        Comes back with the answers, so that they are known to be those to this request.
+    asked : str
+        What :func:`~attncourse.probe.wire.request` made.
+    names : dict
+        Those of the notebook.
+    answer : callable
+        Gives the student's answer.
+    """
+    from IPython import get_ipython
+    from IPython.display import publish_display_data
+
+    question = decode(asked)
+    module, _, name = question["way"].partition(".")
+    way = getattr(import_module(f"attncourse.probe.{module}"), name)() if name else Way()
+    calling = Calling(way, question["refuses"], question["allows"])
+    cases = [Case(inputs, contiguous=contiguous) for inputs, contiguous in question["cases"]]
+    instead = [name for name in question["instead"] if name in names]
+    before = {name: names[name] for name in instead}
+
+    def ask(text: str) -> str:
+        return get_ipython().kernel.raw_input(nonce + text)
+
+    absent.serve([f"course.{name}" for name in calling.allows] + [f"task.{name}" for name in instead], ask)
+    try:
+        names.update({name: absent.served(f"task.{name}") for name in instead})
+        answers = probe(calling, answer(), cases)
+    except NameError as error:
+        answers = [Answer(failure=Failure("missing", str(error.name)))]
+    except KeyboardInterrupt:
+        answers = [Answer(failure=Failure("interrupted"))]
+    finally:
+        names.update(before)
+        absent.serve([], ask)
+    publish_display_data({MIME: json.dumps({"nonce": nonce, "answers": encode_answers(answers)})})
