@@ -1583,7 +1583,7 @@ def _layers(seed: int, dim: int) -> dict[str, Callable[[Tensor], Tensor]]:
         return attend(z, causal(z))
 
     def ahead(z: Tensor, distance: int, first: int = 1, before_last: int = 0) -> Tensor:
-        """Each position's later neighbour at a distance, but not for those before `first`, nor of the last."""
+        """Each position's later neighbour at a distance; none for those before `first`, and none of the last."""
         own, other, length = places(z), places(z).mT, z.shape[0]
         matrix = (other - own == distance) & (own >= first) & (other <= length - before_last)
         return matrix.double() @ z
