@@ -10,7 +10,7 @@ from torch import Tensor
 from attncourse import attention_operator, masking
 from attncourse.checks import laws
 from attncourse.checks.choices import AXIS, SCALE, SIMILARITY, compared, only, scaled
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.masking import AskAboutLayer, WithGradients
 from attncourse.probe.program import trace
 
@@ -70,71 +70,46 @@ def _attention_case(
 # What all attention with a mask can get wrong
 # ---------------------------------------------------------------------------------------
 
-HIDDEN = {
-    "times mask": Wrong(
-        "the forbidden scores are set to 0, and still get weight",
-        """A score of 0 is a score like any other: it can even be the best of its row. What weight does
-        exp(0) lead to? Which score leads to a weight of exactly 0?""",
-        TWO_WRONG,
-    ),
-    "weights times mask": Wrong(
-        "the weights are set to 0 after the softargmax, and what is left does not sum to 1",
-        """Nothing forbidden is averaged any more, but each row has lost the weight that the forbidden keys
-        had taken. Sum the rows of your weights. Either the forbidden keys must not take part in the sum, or
-        the sum must be made good.""",
-        TWO_WRONG,
-    ),
-    "low": Wrong(
-        "the forbidden scores get a number that is low, but not low enough",
-        """How low is low enough depends on the other scores of the row. If they all lie far below your
-        number, the forbidden keys win. Is there a number that is below every score?""",
-        BILLION,
-    ),
-    "zero times infinity": Wrong(
-        "infinity is multiplied by zero",
-        """You add minus infinity times something that is 1 where a key is forbidden and 0 elsewhere. What is
-        0 times infinity? Print it. Choose between two numbers instead of multiplying.""",
-        POLARITIES,
-    ),
-    "plus infinity": Wrong(
-        "the forbidden scores are set to plus infinity",
-        """exp of plus infinity is infinite: the forbidden key would take everything. Which end is wanted?""",
-        THREE_WAYS,
-    ),
-    "renormalised": Wrong(
-        "the weights are renormalised too late: a forbidden key with a huge score has taken all",
-        """On paper it is the same to divide again afterwards. In numbers, what a forbidden key with a far
-        larger score leaves for the others may be exactly 0, and 0/0 is NaN. Hide it before the
-        softargmax.""",
-        THREE_WAYS,
-    ),
-    "values": Wrong(
-        "the values of forbidden keys are set to 0, but the keys keep their weight",
-        """Then a forbidden key hands over nothing, and yet it has taken its share of the weight, so the
-        others
-        do not sum to 1.""",
-        TWO_WRONG,
-    ),
-    "never": Wrong(
-        "the mask is not used",
-        """Every key is seen. Where in the equation does the mask act?""",
-        THREE_WAYS,
-    ),
-}
+HIDDEN = wrongs(
+    THREE_WAYS,
+    """
+    times mask: the forbidden scores are set to 0, and still get weight
+        A score of 0 is a score like any other: it can even be the best of its row. What weight does exp(0)
+        lead to? Which score leads to a weight of exactly 0? (masking#masking-two-wrong)
+    weights times mask: the weights are set to 0 after the softargmax, and what is left does not sum to 1
+        Nothing forbidden is averaged any more, but each row has lost the weight that the forbidden keys had
+        taken. Sum the rows of your weights. Either the forbidden keys must not take part in the sum, or the
+        sum must be made good. (masking#masking-two-wrong)
+    low: the forbidden scores get a number that is low, but not low enough
+        How low is low enough depends on the other scores of the row. If they all lie far below your number,
+        the forbidden keys win. Is there a number that is below every score? (masking#minus-a-billion)
+    zero times infinity: infinity is multiplied by zero
+        You add minus infinity times something that is 1 where a key is forbidden and 0 elsewhere. What is 0
+        times infinity? Print it. Choose between two numbers instead of multiplying.
+        (masking#two-polarities)
+    plus infinity: the forbidden scores are set to plus infinity
+        exp of plus infinity is infinite: the forbidden key would take everything. Which end is wanted?
+    renormalised: the weights are renormalised too late: a forbidden key with a huge score has taken all
+        On paper it is the same to divide again afterwards. In numbers, what a forbidden key with a far
+        larger score leaves for the others may be exactly 0, and 0/0 is NaN. Hide it before the softargmax.
+    values: the values of forbidden keys are set to 0, but the keys keep their weight
+        Then a forbidden key hands over nothing, and yet it has taken its share of the weight, so the others
+        do not sum to 1. (masking#masking-two-wrong)
+    never: the mask is not used
+        Every key is seen. Where in the equation does the mask act?
+    """,
+)
 
-POLARITY = {
-    "inverted": Wrong(
-        "the polarity is inverted: the allowed keys are hidden",
-        """Here True means "may attend". `masked_fill` fills where its argument is True. Which entries are
-        to be filled?""",
-        POLARITIES,
-    ),
-    "transposed": Wrong(
-        "the mask is transposed: it hides queries instead of keys",
-        """Row q of the mask belongs to query q, as row q of the scores does.""",
-        RECTANGULAR,
-    ),
-}
+POLARITY = wrongs(
+    POLARITIES,
+    """
+    inverted: the polarity is inverted: the allowed keys are hidden
+        Here True means "may attend". `masked_fill` fills where its argument is True. Which entries are to
+        be filled?
+    transposed: the mask is transposed: it hides queries instead of keys
+        Row q of the mask belongs to query q, as row q of the scores does. (masking#rectangular-masks)
+    """,
+)
 
 
 def masked_weights(scores: Tensor, mask: Tensor, hidden: str, polarity: str, axis: str = "keys") -> Tensor:
@@ -382,70 +357,47 @@ CAUSAL_LAWS = [
     Law("each query sees one key more than the one before it", PATTERNS, _rectangle, _one_more_each),
 ]
 
-TRIANGLE = {
-    "strict": Wrong(
-        "the diagonal is missing: a position may not see itself",
-        """A causal mask has True below *and on* the diagonal. What would the first position see
-        otherwise?""",
-        DIAGONAL,
-    ),
-    "ahead": Wrong(
-        "each position sees one position too far: the next one",
-        """The position that is to be predicted would be seen. Count the True of the first row.""",
-        DIAGONAL,
-    ),
-    "transposed": Wrong(
-        "the triangle is transposed: each position sees the future instead of the past",
-        """Rows are queries. The first query may see the first key only, so most of the first row is
-        False.""",
-        PATTERNS,
-    ),
-    "everything": Wrong(
-        "every query may see every key",
-        """Causal means that nobody sees the future. Which entries are False?""",
-        PATTERNS,
-    ),
-    "diagonal only": Wrong(
-        "each position sees itself and nothing else",
-        """The past may be seen, too: everything up to the position itself.""",
-        PATTERNS,
-    ),
-}
+TRIANGLE = wrongs(
+    PATTERNS,
+    """
+    strict: the diagonal is missing: a position may not see itself
+        A causal mask has True below *and on* the diagonal. What would the first position see otherwise?
+        (masking#diagonal)
+    ahead: each position sees one position too far: the next one
+        The position that is to be predicted would be seen. Count the True of the first row.
+        (masking#diagonal)
+    transposed: the triangle is transposed: each position sees the future instead of the past
+        Rows are queries. The first query may see the first key only, so most of the first row is False.
+    everything: every query may see every key
+        Causal means that nobody sees the future. Which entries are False?
+    diagonal only: each position sees itself and nothing else
+        The past may be seen, too: everything up to the position itself.
+    """,
+)
 
-ALIGNED = {
-    "start": Wrong(
-        "queries and keys are aligned at the start instead of at the end",
-        """The queries are the last positions of the sequence. The last of them sees everything. How far
-        must the
-        triangle be moved?""",
-        RECTANGULAR,
-    ),
-    "wrong sign": Wrong(
-        "the offset between queries and keys has the wrong sign",
-        """With more keys than queries, the first query already sees several keys. Does your offset open
-        more of
-        the row, or less?""",
-        RECTANGULAR,
-    ),
-}
+ALIGNED = wrongs(
+    RECTANGULAR,
+    """
+    start: queries and keys are aligned at the start instead of at the end
+        The queries are the last positions of the sequence. The last of them sees everything. How far must
+        the triangle be moved?
+    wrong sign: the offset between queries and keys has the wrong sign
+        With more keys than queries, the first query already sees several keys. Does your offset open more
+        of the row, or less?
+    """,
+)
 
-MASK_FORM = {
-    "inverted": Wrong(
-        "the polarity is inverted: True stands where a query may not attend",
-        """Here True means "may attend", as in PyTorch's `scaled_dot_product_attention`.""",
-        POLARITIES,
-    ),
-    "additive": Wrong(
-        "0 and minus infinity instead of True and False",
-        """That is a mask to add. Asked for is one of True and False: of dtype bool.""",
-        POLARITIES,
-    ),
-    "numbers": Wrong(
-        "the mask is made of numbers instead of True and False",
-        """1 and 0 look alike, but `~` and `masked_fill` want a mask of dtype bool.""",
-        POLARITIES,
-    ),
-}
+MASK_FORM = wrongs(
+    POLARITIES,
+    """
+    inverted: the polarity is inverted: True stands where a query may not attend
+        Here True means "may attend", as in PyTorch's `scaled_dot_product_attention`.
+    additive: 0 and minus infinity instead of True and False
+        That is a mask to add. Asked for is one of True and False: of dtype bool.
+    numbers: the mask is made of numbers instead of True and False
+        1 and 0 look alike, but `~` and `masked_fill` want a mask of dtype bool.
+    """,
+)
 
 
 def triangle(num_queries: int, num_keys: int, kind: str, aligned: str) -> Tensor:
@@ -578,58 +530,36 @@ local_mask = Task(
 
 
 @local_mask.made_of(
-    sides={
-        "past": Wrong(
-            "the window has only one side: the past",
-            """A distance is the same to both sides. Which keys lie at a distance of at most the radius?""",
-            PATTERNS,
-        ),
-        "future": Wrong(
-            "the window has only one side: the future",
-            """A distance is the same to both sides. Which keys lie at a distance of at most the radius?""",
-            PATTERNS,
-        ),
-        "without abs": Wrong(
-            "the distance is not made positive, so that one side is never cut off",
-            """A difference that is far below zero is smaller than any radius. What makes a difference a
-            distance?""",
-            PATTERNS,
-        ),
-        "other without abs": Wrong(
-            "the distance is not made positive, so that the past is never cut off",
-            """A difference that is far below zero is smaller than any radius. What makes a difference a
-            distance?""",
-            PATTERNS,
-        ),
-        "without itself": Wrong(
-            "a query does not see its own position",
-            """Its distance to itself is 0, which is not more than any radius.""",
-            PATTERNS,
-        ),
-    },
-    edge={
-        "less": Wrong(
-            "positions at a distance of exactly the radius are left out",
-            """With a radius of 0 a query sees itself, at a distance of 0. So is the edge inside, or
-            outside?""",
-            PATTERNS,
-        ),
-        "width": Wrong(
-            "the radius is taken for the width of the whole window",
-            """A radius reaches to each side. How wide is a window of radius 2?""",
-            PATTERNS,
-        ),
-        "one more": Wrong(
-            "the window reaches one position too far",
-            """A key at a distance of radius + 1 is not to be seen. With which sign do you compare?""",
-            PATTERNS,
-        ),
-        "short": Wrong(
-            "the window ends one position too early on the right",
-            """A slice does not include its end. Which position is the last that may be seen?""",
-            PATTERNS,
-        ),
-    },
+    sides=wrongs(
+        PATTERNS,
+        """
+        past: the window has only one side: the past
+            A distance is the same to both sides. Which keys lie at a distance of at most the radius?
+        future: the window has only one side: the future
+            A distance is the same to both sides. Which keys lie at a distance of at most the radius?
+        without abs: the distance is not made positive, so that one side is never cut off
+            A difference that is far below zero is smaller than any radius. What makes a difference a
+            distance?
+        other without abs: the distance is not made positive, so that the past is never cut off
+            A difference that is far below zero is smaller than any radius. What makes a difference a
+            distance?
+        without itself: a query does not see its own position
+            Its distance to itself is 0, which is not more than any radius.
+        """,
+    ),
+    edge=wrongs(
+        PATTERNS,
+        """
+        less: positions at a distance of exactly the radius are left out
+            With a radius of 0 a query sees itself, at a distance of 0. So is the edge inside, or outside?
+        width: the radius is taken for the width of the whole window
+            A radius reaches to each side. How wide is a window of radius 2?
+        one more: the window reaches one position too far
+            A key at a distance of radius + 1 is not to be seen. With which sign do you compare?
+        short: the window ends one position too early on the right
+            A slice does not include its end. Which position is the last that may be seen?
+        """,
+    ),
     aligned={
         "start": ALIGNED["start"],
         "wrong sign": ALIGNED["wrong sign"],
@@ -701,23 +631,17 @@ def _first_key_seen(inputs: dict[str, Any], value: Tensor) -> str | None:
     return None if value[:, :, 0].all() else "in yours a sequence does not see its first position"
 
 
-PADDED = {
-    "one more": Wrong(
-        "one position too many is taken for true",
-        """Positions are counted from 0, so those of a sequence of length 3 are 0, 1 and 2.""",
-        PADDING,
-    ),
-    "one less": Wrong(
-        "one position too few is taken for true",
-        """Positions are counted from 0, so those of a sequence of length 3 are 0, 1 and 2.""",
-        PADDING,
-    ),
-    "at start": Wrong(
-        "the padding is taken to stand at the start",
-        """The sequences begin at position 0, and the padding fills up what is left behind them.""",
-        PADDING,
-    ),
-}
+PADDED = wrongs(
+    PADDING,
+    """
+    one more: one position too many is taken for true
+        Positions are counted from 0, so those of a sequence of length 3 are 0, 1 and 2.
+    one less: one position too few is taken for true
+        Positions are counted from 0, so those of a sequence of length 3 are 0, 1 and 2.
+    at start: the padding is taken to stand at the start
+        The sequences begin at position 0, and the padding fills up what is left behind them.
+    """,
+)
 
 padding_mask = Task(
     "padding_mask",
@@ -744,32 +668,22 @@ padding_mask = Task(
 
 @padding_mask.made_of(
     padded=PADDED,
-    shape={
-        "queries": Wrong(
-            "the queries are masked instead of the keys",
-            """The rows of the mask are queries, the columns keys. Padding is hidden where it would be *seen*:
-            as a key.""",
-            PADDING,
-        ),
-        "no queries": Wrong(
-            "the dimension of the queries is missing",
-            """Scores of a batch have three dimensions: sequences, queries, keys. Without one for the queries,
-            yours broadcasts along the wrong one. Leave room of size 1.""",
-            PADDING,
-        ),
-        "in front": Wrong(
-            "the dimension of size 1 stands before the batch",
-            """In scores of a batch the first dimension counts the sequences, and each has a length of its
-            own.
-            Where do the queries stand?""",
-            PADDING,
-        ),
-        "square": Wrong(
-            "the dimension of the queries is as long as that of the keys",
-            """The number of queries is not known here, and need not be: a dimension of size 1 fits any.""",
-            PADDING,
-        ),
-    },
+    shape=wrongs(
+        PADDING,
+        """
+        queries: the queries are masked instead of the keys
+            The rows of the mask are queries, the columns keys. Padding is hidden where it would be *seen*:
+            as a key.
+        no queries: the dimension of the queries is missing
+            Scores of a batch have three dimensions: sequences, queries, keys. Without one for the queries,
+            yours broadcasts along the wrong one. Leave room of size 1.
+        in front: the dimension of size 1 stands before the batch
+            In scores of a batch the first dimension counts the sequences, and each has a length of its own.
+            Where do the queries stand?
+        square: the dimension of the queries is as long as that of the keys
+            The number of queries is not known here, and need not be: a dimension of size 1 fits any.
+        """,
+    ),
     form=MASK_FORM,
 )
 def any_padding(lengths, num_keys, *, padded="end", shape="keys", form="bool"):
@@ -868,43 +782,31 @@ decoder_mask = Task(
 
 
 @decoder_mask.made_of(
-    joined={
-        "or": Wrong(
-            "either is enough: the two masks are joined by `or`",
-            """A key must be no padding, *and* it must not lie in the future. How are two conditions joined
-            that
-            must both hold?""",
-            COMBINING,
-        ),
-        "padding only": Wrong(
-            "padding is hidden, but the future is not",
-            """A decoder must not see what it is to predict. Which of the two masks is missing?""",
-            COMBINING,
-        ),
-        "causal only": Wrong(
-            "the future is hidden, but padding is not",
-            """Sequences of a batch have different lengths, and what fills them up says nothing. Which of
-            the two
-            masks is missing?""",
-            COMBINING,
-        ),
-        "exactly one": Wrong(
-            "the two masks are compared with each other instead of joined",
-            """A key must be no padding *and* not lie in the future: both must be True.""",
-            COMBINING,
-        ),
-    },
+    joined=wrongs(
+        COMBINING,
+        """
+        or: either is enough: the two masks are joined by `or`
+            A key must be no padding, *and* it must not lie in the future. How are two conditions joined
+            that must both hold?
+        padding only: padding is hidden, but the future is not
+            A decoder must not see what it is to predict. Which of the two masks is missing?
+        causal only: the future is hidden, but padding is not
+            Sequences of a batch have different lengths, and what fills them up says nothing. Which of the
+            two masks is missing?
+        exactly one: the two masks are compared with each other instead of joined
+            A key must be no padding *and* not lie in the future: both must be True.
+        """,
+    ),
     kind=only(TRIANGLE, "strict", "ahead", "transposed"),
     padded=PADDED,
-    queries={
-        "masked": Wrong(
-            "the queries at padding positions are masked, too",
-            """Only keys are hidden. A query that is padding gives an output that nobody looks at; hiding
-            it as
-            well makes empty rows.""",
-            PADDING,
-        ),
-    },
+    queries=wrongs(
+        PADDING,
+        """
+        masked: the queries at padding positions are masked, too
+            Only keys are hidden. A query that is padding gives an output that nobody looks at; hiding it as
+            well makes empty rows.
+        """,
+    ),
     form=MASK_FORM,
 )
 def any_decoder(
@@ -1154,58 +1056,47 @@ additive_mask = Task(
 
 
 @additive_mask.made_of(
-    forbidden={
-        "billion": Wrong(
-            "a large negative number stands in place of minus infinity",
-            """In half precision there is no such number, and in an empty row it is a number like any other.
-            Which value is below every score?""",
-            BILLION,
-        ),
-        "lowest": Wrong(
-            "the most negative finite number stands in place of minus infinity",
-            """Add a negative score to it, and it may overflow; in an empty row it is a number like any other.
-            Which value is below every score?""",
-            BILLION,
-        ),
-        "plus infinity": Wrong(
-            "the forbidden entries are plus infinity",
-            """exp of plus infinity is infinite: a forbidden key would take everything. Which end is
-            wanted?""",
-            POLARITIES,
-        ),
-        "zero": Wrong(
-            "the forbidden entries add 0, too, or are the only ones that do",
-            """Adding 0 changes no score. What must be added so that nothing is left of a score?""",
-            POLARITIES,
-        ),
-        "minus one": Wrong(
-            "the forbidden entries add a small negative number",
-            """That lowers a score a little. Its key is still seen. What is to be added so that nothing
-            is left?""",
-            BILLION,
-        ),
-    },
-    allowed={
-        "one": Wrong(
-            "the allowed entries are left at 1",
-            """1 would be added to the allowed scores. Which number changes nothing when it is added?""",
-            POLARITIES,
-        ),
-    },
-    polarity={
-        "inverted": Wrong(
-            "the polarity is inverted: what is allowed gets minus infinity",
-            """True means "may attend", and such a score is to stay as it is.""",
-            POLARITIES,
-        ),
-    },
-    form={
-        "double": Wrong(
-            "the numbers are in double precision",
-            """Asked for is float32. What is the dtype of yours?""",
-            POLARITIES,
-        ),
-    },
+    forbidden=wrongs(
+        BILLION,
+        """
+        billion: a large negative number stands in place of minus infinity
+            In half precision there is no such number, and in an empty row it is a number like any other.
+            Which value is below every score?
+        lowest: the most negative finite number stands in place of minus infinity
+            Add a negative score to it, and it may overflow; in an empty row it is a number like any other.
+            Which value is below every score?
+        plus infinity: the forbidden entries are plus infinity
+            exp of plus infinity is infinite: a forbidden key would take everything. Which end is wanted?
+            (masking#two-polarities)
+        zero: the forbidden entries add 0, too, or are the only ones that do
+            Adding 0 changes no score. What must be added so that nothing is left of a score?
+            (masking#two-polarities)
+        minus one: the forbidden entries add a small negative number
+            That lowers a score a little. Its key is still seen. What is to be added so that nothing is
+            left?
+        """,
+    ),
+    allowed=wrongs(
+        POLARITIES,
+        """
+        one: the allowed entries are left at 1
+            1 would be added to the allowed scores. Which number changes nothing when it is added?
+        """,
+    ),
+    polarity=wrongs(
+        POLARITIES,
+        """
+        inverted: the polarity is inverted: what is allowed gets minus infinity
+            True means "may attend", and such a score is to stay as it is.
+        """,
+    ),
+    form=wrongs(
+        POLARITIES,
+        """
+        double: the numbers are in double precision
+            Asked for is float32. What is the dtype of yours?
+        """,
+    ),
 )
 def any_additive(mask, *, forbidden="infinity", allowed="zero", polarity="", form="float32"):
     hidden = mask if polarity == "inverted" else ~mask
@@ -1294,48 +1185,36 @@ multihead_mask = Task(
 
 
 @multihead_mask.made_of(
-    polarity={
-        "same": Wrong(
-            "the polarity is not converted",
-            """`nn.MultiheadAttention` reads True as "may not attend".""",
-            POLARITIES,
-        ),
-    },
-    order={
-        "heads outside": Wrong(
-            "the order is wrong: all sequences for the first head, then all for the second",
-            """The first masks belong to the first sequence, one for each of its heads. Which way of repeating
-            puts copies next to each other?""",
-            POLARITIES,
-        ),
-        "not repeated": Wrong(
-            "the mask is not repeated for the heads",
-            """There is to be one mask for each sequence and head. How long is the first dimension?""",
-            POLARITIES,
-        ),
-        "own dimension": Wrong(
-            "the heads have a dimension of their own",
-            """That layer wants three dimensions; sequences and heads share the first.""",
-            POLARITIES,
-        ),
-        "in a row": Wrong(
-            "the repetition has taken the mask apart: everything stands in one row",
-            """`repeat_interleave` without a dimension flattens. Along which one is to be repeated?""",
-            POLARITIES,
-        ),
-        "queries": Wrong(
-            "the rows are repeated instead of the masks",
-            """The second dimension holds the queries. Which one counts the sequences?""",
-            POLARITIES,
-        ),
-    },
-    sides={
-        "transposed": Wrong(
-            "queries and keys are exchanged",
-            """The last two dimensions stay as they are: queries, then keys.""",
-            POLARITIES,
-        ),
-    },
+    polarity=wrongs(
+        POLARITIES,
+        """
+        same: the polarity is not converted
+            `nn.MultiheadAttention` reads True as "may not attend".
+        """,
+    ),
+    order=wrongs(
+        POLARITIES,
+        """
+        heads outside: the order is wrong: all sequences for the first head, then all for the second
+            The first masks belong to the first sequence, one for each of its heads. Which way of repeating
+            puts copies next to each other?
+        not repeated: the mask is not repeated for the heads
+            There is to be one mask for each sequence and head. How long is the first dimension?
+        own dimension: the heads have a dimension of their own
+            That layer wants three dimensions; sequences and heads share the first.
+        in a row: the repetition has taken the mask apart: everything stands in one row
+            `repeat_interleave` without a dimension flattens. Along which one is to be repeated?
+        queries: the rows are repeated instead of the masks
+            The second dimension holds the queries. Which one counts the sequences?
+        """,
+    ),
+    sides=wrongs(
+        POLARITIES,
+        """
+        transposed: queries and keys are exchanged
+            The last two dimensions stay as they are: queries, then keys.
+        """,
+    ),
     form=only(MASK_FORM, "additive", "numbers"),
 )
 def any_multihead_mask(mask, num_heads, *, polarity="", order="", sides="", form="bool"):
@@ -1457,69 +1336,45 @@ dependencies = Task(
 
 
 @dependencies.made_of(
-    counted={
-        "summed": Wrong(
-            "derivatives of opposite sign cancel",
-            """A sum of numbers that are not 0 can be 0. Ask of each of them first whether it is 0.""",
-            INFLUENCE,
-        ),
-        "positive": Wrong(
-            "only positive derivatives are counted",
-            """A derivative below zero is an influence as well.""",
-            INFLUENCE,
-        ),
-        "tolerant": Wrong(
-            "small derivatives are taken for zero",
-            """Where a mask hides a position the derivative is *exactly* 0. A small one is a leak.""",
-            INFLUENCE,
-        ),
-        "inverted": Wrong(
-            "True stands where there is no influence",
-            """True is to say that the output depends on the input.""",
-            INFLUENCE,
-        ),
-    },
-    joined={
-        "all": Wrong(
-            "all features must depend, instead of any",
-            """One feature of the output that feels one feature of the input is enough.""",
-            INFLUENCE,
-        ),
-        "first": Wrong(
-            "only the first feature of each position is looked at",
-            """An influence may show in any of the features.""",
-            INFLUENCE,
-        ),
-        "all inputs": Wrong(
-            "an output must feel all features of the input, instead of any",
-            """One feature of the input is enough.""",
-            INFLUENCE,
-        ),
-    },
-    dims={
-        "transposed": Wrong(
-            "rows and columns are exchanged: inputs in rows, outputs in columns",
-            """Asked for is a table like a mask: a row for each output, a column for each input.""",
-            INFLUENCE,
-        ),
-        "moved": Wrong(
-            "the input positions are gone, and their features are left",
-            """When one dimension has gone, those behind it move up. Which number has the dimension that you
-            want to remove next?""",
-            INFLUENCE,
-        ),
-        "missing": Wrong(
-            "a dimension is asked for that has moved up, because another one before it is gone",
-            """When one dimension has gone, those behind it move up. Remove the last one first.""",
-            INFLUENCE,
-        ),
-        "positions": Wrong(
-            "the positions are joined, and the features are left",
-            """The dimensions are: output position, its feature, input position, its feature. Which two are to
-            go?""",
-            INFLUENCE,
-        ),
-    },
+    counted=wrongs(
+        INFLUENCE,
+        """
+        summed: derivatives of opposite sign cancel
+            A sum of numbers that are not 0 can be 0. Ask of each of them first whether it is 0.
+        positive: only positive derivatives are counted
+            A derivative below zero is an influence as well.
+        tolerant: small derivatives are taken for zero
+            Where a mask hides a position the derivative is *exactly* 0. A small one is a leak.
+        inverted: True stands where there is no influence
+            True is to say that the output depends on the input.
+        """,
+    ),
+    joined=wrongs(
+        INFLUENCE,
+        """
+        all: all features must depend, instead of any
+            One feature of the output that feels one feature of the input is enough.
+        first: only the first feature of each position is looked at
+            An influence may show in any of the features.
+        all inputs: an output must feel all features of the input, instead of any
+            One feature of the input is enough.
+        """,
+    ),
+    dims=wrongs(
+        INFLUENCE,
+        """
+        transposed: rows and columns are exchanged: inputs in rows, outputs in columns
+            Asked for is a table like a mask: a row for each output, a column for each input.
+        moved: the input positions are gone, and their features are left
+            When one dimension has gone, those behind it move up. Which number has the dimension that you
+            want to remove next?
+        missing: a dimension is asked for that has moved up, because another one before it is gone
+            When one dimension has gone, those behind it move up. Remove the last one first.
+        positions: the positions are joined, and the features are left
+            The dimensions are: output position, its feature, input position, its feature. Which two are to
+            go?
+        """,
+    ),
     form=only(MASK_FORM, "numbers"),
 )
 def any_dependencies(jacobian, *, counted="", joined="any", dims="", form="bool"):
@@ -1583,7 +1438,7 @@ def _layers(seed: int, dim: int) -> dict[str, Callable[[Tensor], Tensor]]:
         return attend(z, causal(z))
 
     def ahead(z: Tensor, distance: int, first: int = 1, before_last: int = 0) -> Tensor:
-        """Each position's later neighbour at a distance; none for those before `first`, and none of the last."""
+        """Each later neighbour at a distance, for positions from `first` on, but not the last ones."""
         own, other, length = places(z), places(z).mT, z.shape[0]
         matrix = (other - own == distance) & (own >= first) & (other <= length - before_last)
         return matrix.double() @ z
@@ -1690,112 +1545,63 @@ def _table(layer: Any, x: Tensor, counted: str) -> Tensor:
 
 
 @is_causal.made_of(
-    counted={
-        "summed": Wrong(
-            "derivatives of opposite sign cancel",
-            """One of the layers adds a feature of the next position here and subtracts it there. A sum
-            does not
-            feel it. Look at each derivative.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "positive": Wrong(
-            "differences count in one direction only",
-            """A derivative or difference below zero is an influence as well. Take absolute values, or compare
-            with `!=`.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "first feature": Wrong(
-            "only one feature is looked at",
-            """A leak may show in any feature of an output. Compare them all.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "tolerant": Wrong(
-            "small leaks are overlooked",
-            """One of the layers adds a thousandth of attention without a mask. Where a mask hides, the
-            influence
-            is exactly 0.""",
-            WHICH_ARE_CAUSAL,
-        ),
-    },
-    part={
-        "corner": Wrong(
-            "only the influence of the last position on the first is looked at",
-            """A layer may look one position ahead and no further. Every output must be independent of *every*
-            later input.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "next": Wrong(
-            "only the influence of the next position is looked at",
-            """A layer may skip the next position and look at the one after it. Every output must be
-            independent
-            of *every* later input.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "first": Wrong(
-            "only the first output is looked at",
-            """A layer may leak at any position. Every output must be independent of every later input.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "last": Wrong(
-            "only the influence of the last input is looked at",
-            """A layer may leak any later position. Every output must be independent of *every* later
-            input.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "middle": Wrong(
-            "the last pair of positions is left out",
-            """The last output but one must not see the last input. Where does your loop end?""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "not first": Wrong(
-            "the first output is left out",
-            """The first output must not see anything but the first input. Where does your loop begin?""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "far": Wrong(
-            "the next position may be seen: only those behind it are forbidden",
-            """`triu(2)` begins two places beside the diagonal. Where does the future begin?""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "past": Wrong(
-            "the past is forbidden instead of the future",
-            """Rows are outputs, columns inputs. Which side of the diagonal is the future?""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "diagonal": Wrong(
-            "a position may not depend on itself either",
-            """The diagonal belongs to the past: a position may see itself.""",
-            DIAGONAL,
-        ),
-        "whole past": Wrong(
-            "a layer is called causal only if it uses the whole past",
-            """Nothing asks a layer to look at everything it may see. Only the future is forbidden.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "any row": Wrong(
-            "one output without a leak is enough",
-            """*Every* output must be independent of every later input.""",
-            WHICH_ARE_CAUSAL,
-        ),
-    },
-    answer={
-        "inverted": Wrong(
-            "True stands for a layer that leaks",
-            """A causal layer is one in which no output depends on the future. Which answer does your function
-            give for it?""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "no": Wrong(
-            "the answer is always no",
-            """Some of the layers are causal. Try them.""",
-            WHICH_ARE_CAUSAL,
-        ),
-        "yes": Wrong(
-            "the answer is always yes",
-            """Some of the layers leak. Try them.""",
-            WHICH_ARE_CAUSAL,
-        ),
-    },
+    counted=wrongs(
+        WHICH_ARE_CAUSAL,
+        """
+        summed: derivatives of opposite sign cancel
+            One of the layers adds a feature of the next position here and subtracts it there. A sum does
+            not feel it. Look at each derivative.
+        positive: differences count in one direction only
+            A derivative or difference below zero is an influence as well. Take absolute values, or compare
+            with `!=`.
+        first feature: only one feature is looked at
+            A leak may show in any feature of an output. Compare them all.
+        tolerant: small leaks are overlooked
+            One of the layers adds a thousandth of attention without a mask. Where a mask hides, the
+            influence is exactly 0.
+        """,
+    ),
+    part=wrongs(
+        WHICH_ARE_CAUSAL,
+        """
+        corner: only the influence of the last position on the first is looked at
+            A layer may look one position ahead and no further. Every output must be independent of *every*
+            later input.
+        next: only the influence of the next position is looked at
+            A layer may skip the next position and look at the one after it. Every output must be
+            independent of *every* later input.
+        first: only the first output is looked at
+            A layer may leak at any position. Every output must be independent of every later input.
+        last: only the influence of the last input is looked at
+            A layer may leak any later position. Every output must be independent of *every* later input.
+        middle: the last pair of positions is left out
+            The last output but one must not see the last input. Where does your loop end?
+        not first: the first output is left out
+            The first output must not see anything but the first input. Where does your loop begin?
+        far: the next position may be seen: only those behind it are forbidden
+            `triu(2)` begins two places beside the diagonal. Where does the future begin?
+        past: the past is forbidden instead of the future
+            Rows are outputs, columns inputs. Which side of the diagonal is the future?
+        diagonal: a position may not depend on itself either
+            The diagonal belongs to the past: a position may see itself. (masking#diagonal)
+        whole past: a layer is called causal only if it uses the whole past
+            Nothing asks a layer to look at everything it may see. Only the future is forbidden.
+        any row: one output without a leak is enough
+            *Every* output must be independent of every later input.
+        """,
+    ),
+    answer=wrongs(
+        WHICH_ARE_CAUSAL,
+        """
+        inverted: True stands for a layer that leaks
+            A causal layer is one in which no output depends on the future. Which answer does your function
+            give for it?
+        no: the answer is always no
+            Some of the layers are causal. Try them.
+        yes: the answer is always yes
+            Some of the layers leak. Try them.
+        """,
+    ),
 )
 def any_causality(layer, x, *, counted="", part="future", answer=""):
     table = _table(layer, x, counted)
@@ -1977,72 +1783,46 @@ weight_dropout = Task(
 
 
 @weight_dropout.made_of(
-    factor={
-        "none": Wrong(
-            "the weights that stay are not enlarged",
-            """On average a part of the weights is lost. By what must the others be multiplied so that the
-            mean
-            over many draws is what it was?""",
-            DROPOUT,
-        ),
-        "renormalised": Wrong(
-            "each row is renormalised to sum to 1",
-            """That would undo the chance: a row sums to 1 on *average* only. The factor is the same for all
-            weights and all draws.""",
-            DROPOUT,
-        ),
-        "by p": Wrong(
-            "the weights are divided by the chance of being dropped",
-            """A weight stays with the chance 1 - p. What is its mean, if it is c times as large when it
-            stays?""",
-            DROPOUT,
-        ),
-        "multiplied": Wrong(
-            "the weights that stay are made smaller instead of larger",
-            """Some weights are gone, so what is left has to make up for them.""",
-            DROPOUT,
-        ),
-        "share kept": Wrong(
-            "the factor is taken from this draw: the share of the weights that happened to stay",
-            """The chance is what counts, not what came of it this time.""",
-            DROPOUT,
-        ),
-        "plus p": Wrong(
-            "the weights are divided by 1 + p",
-            """Some weights are gone, so what is left has to become larger.""",
-            DROPOUT,
-        ),
-    },
-    when={
-        "always": Wrong(
-            "weights are dropped in evaluation, too",
-            """Dropout is for training. What is the last argument for?""",
-            DROPOUT,
-        ),
-        "exchanged": Wrong(
-            "training and evaluation are exchanged",
-            """Dropout is for training: with `training` True weights are dropped.""",
-            DROPOUT,
-        ),
-        "never": Wrong(
-            "nothing is dropped",
-            """In training the weights that are not kept are to be 0.""",
-            DROPOUT,
-        ),
-        "corrected": Wrong(
-            "the correction is made in evaluation instead of in training",
-            """That is how dropout was first done. Asked for is the form in which evaluation needs nothing at
-            all.""",
-            DROPOUT,
-        ),
-    },
-    kept={
-        "inverted": Wrong(
-            "the weights that should stay are dropped, and the others stay",
-            """True means that a weight is kept.""",
-            DROPOUT,
-        ),
-    },
+    factor=wrongs(
+        DROPOUT,
+        """
+        none: the weights that stay are not enlarged
+            On average a part of the weights is lost. By what must the others be multiplied so that the mean
+            over many draws is what it was?
+        renormalised: each row is renormalised to sum to 1
+            That would undo the chance: a row sums to 1 on *average* only. The factor is the same for all
+            weights and all draws.
+        by p: the weights are divided by the chance of being dropped
+            A weight stays with the chance 1 - p. What is its mean, if it is c times as large when it stays?
+        multiplied: the weights that stay are made smaller instead of larger
+            Some weights are gone, so what is left has to make up for them.
+        share kept: the factor is taken from this draw: the share of the weights that happened to stay
+            The chance is what counts, not what came of it this time.
+        plus p: the weights are divided by 1 + p
+            Some weights are gone, so what is left has to become larger.
+        """,
+    ),
+    when=wrongs(
+        DROPOUT,
+        """
+        always: weights are dropped in evaluation, too
+            Dropout is for training. What is the last argument for?
+        exchanged: training and evaluation are exchanged
+            Dropout is for training: with `training` True weights are dropped.
+        never: nothing is dropped
+            In training the weights that are not kept are to be 0.
+        corrected: the correction is made in evaluation instead of in training
+            That is how dropout was first done. Asked for is the form in which evaluation needs nothing at
+            all.
+        """,
+    ),
+    kept=wrongs(
+        DROPOUT,
+        """
+        inverted: the weights that should stay are dropped, and the others stay
+            True means that a weight is kept.
+        """,
+    ),
 )
 def any_dropout(weights, keep, dropout_p, training, *, factor="", when="training", kept=""):
     keep = ~keep if kept == "inverted" else keep
