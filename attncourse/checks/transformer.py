@@ -93,6 +93,11 @@ def _is_bias(inputs: Inputs, value: Tensor) -> str | None:
     return laws.is_not(value, inputs["bias"].expand_as(value), words)
 
 
+def _has_variance_half(inputs: Inputs, value: Tensor) -> str | None:
+    variance = value.var(-1, correction=0)
+    return laws.is_not(variance, torch.full_like(variance, 0.5), "in yours position {place} has {yours}")
+
+
 layer_norm = Task(
     "layer_norm",
     _layer_norm,
@@ -133,6 +138,12 @@ layer_norm = Task(
             NORMALISATION,
             lambda normal: {"x": normal(3, 4), "gain": torch.zeros(4), "bias": normal(4)},
             _is_bias,
+        ),
+        Law(
+            "a variance as large as the small number under the root comes out as 1/2",
+            NORMALISATION,
+            lambda normal: _to_normalise(normal) | {"x": torch.tensor([[1.0, -1, 1, -1]]) * 1e-5**0.5},
+            _has_variance_half,
         ),
         Law(
             "a position whose features are all equal becomes the bias",
@@ -1856,7 +1867,7 @@ def any_decoding(
     next_scores, start, end, max_length, *, result="letters", stops="", row="last", handed="all"
 ):
     letters, ended = [], False
-    limit = {"too soon": max_length - 1, "too late": max_length + 1, "no limit": 10**6, "after one": 1}
+    limit = {"too soon": max_length - 1, "too late": max_length + 1, "no limit": 100, "after one": 1}
     while len(letters) < limit.get(stops, max_length):
         written = {
             "last": [start, *letters][-1:],
