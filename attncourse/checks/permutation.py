@@ -178,6 +178,7 @@ permute_rows = Task(
             _first_row,
         ),
     ],
+    exact_dtype=True,
 )
 
 
@@ -254,6 +255,7 @@ unshuffled = Task(
         ),
     ],
     builds_on=("permute_rows",),
+    exact_dtype=True,
 )
 
 
@@ -334,6 +336,7 @@ sorted_memory = Task(
         Law("every key is in the result, in one piece", KEYS_WITH_VALUES, _memory, _keys_are_whole),
         Law("every key still stands beside its own value", KEYS_WITH_VALUES, _memory, _values_follow),
     ],
+    exact_dtype=True,
 )
 
 
@@ -626,6 +629,8 @@ def _layers(seed: int, x: Tensor) -> Layers:
     circle = circle + 0.3 * torch.eye(_LENGTH, dtype=torch.float64).roll(-1, 0)
     sums = torch.ones(_LENGTH, _LENGTH, dtype=torch.float64).tril()
 
+    around = torch.eye(_LENGTH, dtype=torch.float64).roll(1, 0)
+
     def attend(x: Tensor, source: Any = None, mask: Any = None) -> Tensor:
         source = x if source is None else source
         scores = (x @ W[0]) @ (source @ W[1]).mT / _DIM**0.5
@@ -640,6 +645,14 @@ def _layers(seed: int, x: Tensor) -> Layers:
         "the mean over the positions": (lambda x: x.mean(0, keepdim=True), "invariant"),
         "a convolution with equal weights to both sides": (lambda x: torch.tanh(smooth @ x), "neither"),
         "a convolution on a circle": (lambda x: circle @ x, "neither"),
+        "a convolution on a circle with equal weights to both sides": (
+            lambda x: torch.tanh((circle + circle.mT) @ x),
+            "neither",
+        ),
+        "the mean of the products of neighbours on a circle": (
+            lambda x: (x * (around @ x)).mean(0, keepdim=True),
+            "neither",
+        ),
         "self-attention with a vector added for each position": (lambda x: attend(x + encoding), "neither"),
         "a layer that treats the first, second and last position alike": (
             lambda x: torch.tanh(x + alike),
