@@ -404,7 +404,8 @@ def _shape_law(sentence: str, read: str, numbers: Callable[[Any, Any], tuple[Any
     """That two numbers, or tuples, of an answer about shapes are the same."""
 
     def broken(inputs: Inputs, value: Any) -> str | None:
-        yours, other = numbers(inputs, value)
+        shapes = {name: tuple(shape) for name, shape in value.items()} if isinstance(value, dict) else value
+        yours, other = numbers(inputs, shapes)
         return None if yours == other else words.format(yours=yours, other=other)
 
     return Law(sentence, read, lambda normal: _sizes(2, 3, 5, 28, 4, 8, 6), broken)

@@ -593,6 +593,7 @@ chunked_attention = Task(
     ],
     refuses=("numpy", "__array__"),  # what is in NumPy's arrays would not be counted
     way=WithinBudget(),
+    exact_dtype=True,
     builds_on=("merge_partials",),
 )
 

@@ -279,7 +279,8 @@ def is_causal__future_erased(layer, x):
 
 def is_causal__future_shifted(layer, x):
     before = layer(x)
-    shifted = [layer(torch.cat([x[:i], x[i:] + 1]))[:i] for i in range(1, len(x))]
+    other = x.roll(1, 1) + torch.arange(x.shape[1])
+    shifted = [layer(torch.cat([x[:i], other[i:]]))[:i] for i in range(1, len(x))]
     return all(torch.allclose(part, before[: len(part)], atol=1e-10) for part in shifted)
 
 
