@@ -261,12 +261,15 @@ class Execute(preprocessors.Execute):
 
     def _read(self, name: str, index: int, task: Task, answer: str, verdict: Verdict) -> Verdict:
         """The verdict on an answer, after a look at the code that gave it."""
-        above = [
-            cell.source for cell in self.nb.cells[:index] if cell.cell_type == "code" and not is_locked(cell)
+        above = [cell for cell in self.nb.cells[:index] if cell.cell_type == "code"]
+        own = [
+            (cell.metadata.get("nbgrader", {}).get("grade_id", f"code cell {number}"), cell.source)
+            for number, cell in enumerate(above, 1)
+            if not is_locked(cell)
         ]
-        found = scan(task, answer, above)
-        for words in found.remarks:
-            flag(self.nb, name, words)
+        found = scan(task, answer, own, [cell.source for cell in above if is_locked(cell)])
+        for place, words in found.remarks:
+            flag(self.nb, place, words)
         if verdict.passed and found.calls:
             flag(self.nb, name, f"no points: the answer calls {found.calls}")
             refused = [Answer(failure=Failure("refused", found.calls))]
