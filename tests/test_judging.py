@@ -15,7 +15,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
@@ -27,9 +26,9 @@ from attncourse.checks.judge import judge
 from attncourse.checks.task import source_of
 from attncourse.grading import judging, made, secret
 from attncourse.grading.answers import right_answers
-from attncourse.grading.judging import VERDICT, Execute, calls_of_checks
+from attncourse.grading.judging import Execute, calls_of_checks
 from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
-from attncourse.grading.repair import MOST_CELLS, Repair
+from attncourse.grading.repair import MOST_CELLS, VERDICT, Repair
 from attncourse.grading.scan import scan
 from attncourse.grading.submitted import look_through
 from attncourse.probe import absent, wire
@@ -903,20 +902,6 @@ def test_what_was_added_to_a_locked_cell_runs_before_it(gradebook):
     head = RELEASED[0][1]
     assert sources[:2] == [f"import numpy\n{head}", head]
     assert "'not so for checks'" not in sources
-
-
-def test_pictures_that_were_pasted_are_kept_and_missing_ones_are_not_looked_for(gradebook):
-    nb = handed_in()
-    there = {"my picture.png": {"image/png": "aGk="}}
-    source = "![one](attachment:my%20picture.png) ![two](attachment:gone.png) attachment:gone.png"
-    nb.cells += [new_markdown_cell(source, attachments=there), new_markdown_cell("x")]
-    nb.cells[-1].attachments = {"a": 3, "b": {}}
-    *_, picture, bad = repaired(nb, gradebook).cells
-    assert picture.attachments["my picture.png"] == {"image/png": "aGk="}
-    assert picture.source == "![one](attachment:my%20picture.png) ![two](gone.png) gone.png"
-    assert "attachments" not in bad
-    page, _ = HTMLExporter(template_name="basic").from_notebook_node(new_notebook(cells=[picture, bad]))
-    assert "data:image/png;base64,aGk=" in page
 
 
 def test_a_folder_that_is_hidden_is_told_of(tmp_path):

@@ -30,7 +30,7 @@ from attncourse.grading.harmless import LONGEST_REMARK, one_line
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.pipe import Pipe
-from attncourse.grading.repair import flag, remarks
+from attncourse.grading.repair import VERDICT, flag, remarks
 from attncourse.grading.scan import scan
 from attncourse.probe import wire
 from attncourse.probe.answer import Answer, Failure
@@ -39,8 +39,6 @@ from attncourse.probe.answer import Answer, Failure
 GRACE = 10
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
 LONGEST_LINE = 2000  # characters of a line of an error message
-# How a verdict is shown as HTML, beside its text: only pages that know this type show it.
-VERDICT = "application/vnd.attncourse.verdict"
 
 
 class Stopped(Exception):
