@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
@@ -29,6 +29,7 @@ from attncourse.grading.answers import right_answers
 from attncourse.grading.judging import Execute, calls_of_checks
 from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
 from attncourse.grading.repair import MOST_CELLS, VERDICT, Repair
+from attncourse.grading.sanitise import Sanitise
 from attncourse.grading.scan import scan
 from attncourse.grading.submitted import look_through
 from attncourse.probe import absent, wire
@@ -528,6 +529,19 @@ def test_the_pictures_of_a_verdict_come_beside_its_text(thieves):
     assert picture.metadata == {"attncourse": "verdict"}
     assert "<table" in picture.data[VERDICT]
     assert (error.output_type, list(picture.data)) == ("error", [VERDICT])
+
+
+def test_a_verdicts_pictures_are_kept_in_what_is_stored_and_cleaned(thieves):
+    nb = copy.deepcopy(thieves)
+    cell = next(one for one in nb.cells if one.metadata.get("nbgrader", {}).get("grade_id") == "part")
+    forged = new_output("display_data", {VERDICT: "<script>alert(1)</script><b>mine</b>"})
+    nb.cells.append(new_code_cell("1", outputs=[forged]))
+    nb, _ = Sanitise().preprocess(nb, {})
+    picture = cell.outputs[0]
+    assert picture.metadata == {"attncourse": "verdict"}
+    assert "<table" in picture.data[VERDICT]
+    assert "background-color:" in picture.data[VERDICT]
+    assert nb.cells[-1].outputs[0].data == {VERDICT: "<b>mine</b>"}
 
 
 def test_what_is_not_there_costs_nothing_and_says_so(thieves):

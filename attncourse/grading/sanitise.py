@@ -36,8 +36,8 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_locked
 from traitlets import Integer
 
-from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading import repair
+from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.repair import flag
 
 # --- HTML ---
