@@ -24,7 +24,6 @@ from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect, sync_playwright
 
 from attncourse import checks
-from attncourse.grading.answers import source_of
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "book/images"
@@ -99,9 +98,9 @@ def photograph_jupyterlab(page: Page, address: str) -> None:
 
 def photograph_check(page: Page, address: str) -> None:
     open_notebook(page, address)
-    wrong = next(task for task in checks.tasks() if task.name == "attention").misconceptions[0]
+    wrong = next(task for task in checks.tasks() if task.name == "attention").single_mistakes[0]
     answer = cell_with(page, "def attention(")
-    answer.locator(".cm-content").fill(source_of(wrong.function, "attention"))
+    answer.locator(".cm-content").fill(wrong.source("attention"))
     check = cell_with(page, "checks.attention(attention)")
     for cell in (cell_with(page, "from attncourse import checks"), answer, check):
         cell.locator(".cm-content").press("Control+Enter")

@@ -216,9 +216,11 @@ def test_no_page_loads_anything_from_elsewhere(html, pages):
 
 def test_every_passage_that_a_hint_points_to_exists(pages):
     for task in checks.tasks():
-        for misconception in task.misconceptions:
-            chapter, anchor = misconception.read.split("#")
-            where = f"{task.unit}, {task.name}, {misconception.label}: {misconception.read}"
+        wrongs = [wrong for mistake in task.single_mistakes for wrong in mistake.wrongs]
+        reads = {wrong.read: wrong.label for wrong in wrongs} | {law.read: law.sentence for law in task.laws}
+        for read, words in reads.items():
+            chapter, anchor = read.split("#")
+            where = f"{task.unit}, {task.name}, {words}: {read}"
             assert f"book/{chapter}.html" in pages, where
             assert pages[f"book/{chapter}.html"].find(id=anchor), where
 

@@ -18,10 +18,11 @@ from nbgrader.api import Gradebook
 from traitlets.config import Config
 
 from attncourse import checks
+from attncourse.checks.task import source_of
 from attncourse.grading import autograding
 from attncourse.grading import job as jobs
 from attncourse.grading.__main__ import Progress, main, table
-from attncourse.grading.answers import right_answers, source_of
+from attncourse.grading.answers import right_answers
 from attncourse.grading.course import Course
 from attncourse.grading.report import Entry
 from attncourse.grading.submitted import Submission, digest, look_through
@@ -69,7 +70,9 @@ class Exercise:
 
     def misconceptions(self, number):
         """For each task that has so many misconceptions, the one of that number."""
-        return {task: task.misconceptions[number] for task in self.tasks if number < len(task.misconceptions)}
+        return {
+            task: task.single_mistakes[number] for task in self.tasks if number < len(task.single_mistakes)
+        }
 
 
 def cells(notebook):
@@ -107,7 +110,7 @@ def the_class(exercise):
         ),
     }
     wrong = exercise.misconceptions(0)
-    answers = {task.name: source_of(mistake.function, task.name) for task, mistake in wrong.items()}
+    answers = {task.name: mistake.source(task.name) for task, mistake in wrong.items()}
     students["wrong"] = Student(
         exercise.filled({**exercise.right, **answers}),
         exercise.marks(wrong=answers),

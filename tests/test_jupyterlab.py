@@ -15,7 +15,6 @@ import pytest
 from playwright.sync_api import expect
 
 from attncourse import checks
-from attncourse.grading.answers import source_of
 
 pytestmark = pytest.mark.slow
 
@@ -183,17 +182,20 @@ def test_hints_unfold(page):
 
 
 def test_a_mistake_is_named_and_the_right_answer_praised(page, solutions):
-    task = checks.attention
-    mistake = next(wrong for wrong in task.misconceptions if wrong.label == "the scores are not scaled")
+    mistakes = checks.attention.task.single_mistakes
+    mistake = next(wrong for wrong in mistakes if wrong.label == "the scores are not scaled")
     run(code_cell(page, "from attncourse import checks"))
     check = code_cell(page, "checks.attention(attention)")
 
-    run(fill(page, "attention", source_of(mistake.function, "attention")))
+    run(fill(page, "attention", mistake.source("attention")))
     run(check)
     output = check.locator(".jp-OutputArea-output")
-    expect(output).to_contain_text(f"This looks like: {mistake.label}.")
-    expect(output).not_to_contain_text("Traceback")
-    output.scroll_into_view_if_needed()
+    expect(output).to_have_count(2)  # the verdict, and that the cell failed
+    expect(output.first).to_contain_text(f"This looks like: {mistake.label}.")
+    expect(output.first.locator("td", has_text="✗").first).to_be_visible()
+    expect(output.last).to_contain_text("attention: not right yet. See above.")
+    expect(output.last).not_to_contain_text("Traceback")
+    output.first.scroll_into_view_if_needed()
     photograph(page, "mistake")
 
     run(fill(page, "softargmax", solutions["softargmax"]))
@@ -206,8 +208,8 @@ def test_a_mistake_is_named_and_the_right_answer_praised(page, solutions):
 
 
 def test_validate_lists_what_fails_and_then_says_success(page, solutions):
-    mistake = checks.most_attended.misconceptions[0]
-    fill(page, "most_attended", source_of(mistake.function, "most_attended"))
+    mistake = checks.most_attended.task.single_mistakes[0]
+    fill(page, "most_attended", mistake.source("most_attended"))
     dialog = validate(page)
     photograph(page, "validate")
     body = dialog.locator("#validation-message")

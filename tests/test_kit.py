@@ -14,8 +14,9 @@ import nbformat
 import pytest
 
 from attncourse import checks
+from attncourse.checks.task import source_of
 from attncourse.grading import kit
-from attncourse.grading.answers import right_answers, source_of
+from attncourse.grading.answers import right_answers
 
 ROOT = Path(__file__).parents[1]
 UNITS = sorted(path.parent.name for path in ROOT.glob("exercises/*/*.ipynb"))

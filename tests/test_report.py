@@ -13,7 +13,7 @@ from attncourse.grading.report import Entry, Report
 TASKS = checks.tasks("masking")[:3]
 POINTS = {f"check_{task.name}": 2.0 + number for number, task in enumerate(TASKS)}
 FIRST, SECOND, THIRD = POINTS
-LABELS = [mistake.label for mistake in TASKS[0].misconceptions]
+LABELS = [mistake.label for mistake in TASKS[0].single_mistakes]
 EVIL = "<script>alert(1)</script><img src=http://example.org/x>"
 
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from attncourse import checks
+from attncourse.checks.task import source_of
 from attncourse.grading.__main__ import main
-from attncourse.grading.answers import right_answers, source_of
+from attncourse.grading.answers import right_answers
 from attncourse.grading.hostile import ALL, OTHERS, UNGRADED, kinds
 from attncourse.grading.simulate import Exercise, unfinished
 
@@ -97,9 +98,7 @@ def test_the_notebooks_hold_what_the_truth_says(course, tmp_path):
                 if answer.__name__ == f"{task.name}__{row['what']}"
             },
             "misconception": {
-                source_of(mistake.function, task.name)
-                for mistake in task.misconceptions
-                if mistake.label == row["what"]
+                mistake.source(task.name) for mistake in task.single_mistakes if mistake.label == row["what"]
             },
             "unfinished": {
                 unfinished(source_of(answer, task.name)).rstrip() for answer in right_answers(task)
@@ -114,7 +113,7 @@ def test_an_unfinished_answer_gets_no_point(unit):
     for task in checks.tasks(unit):
         for answer in right_answers(task):
             with pytest.raises(checks.CheckFailed):
-                task(function(unfinished(source_of(answer, task.name)), task.name))
+                checks.Check(task)(function(unfinished(source_of(answer, task.name)), task.name))
 
 
 @pytest.mark.parametrize("there", ["class/mine.txt", "class_truth.csv", "class"])

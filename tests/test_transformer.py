@@ -226,7 +226,7 @@ def test_the_stacks_are_pytorchs(norm):
 
 
 def test_parameters_are_as_many_as_pytorchs_and_as_the_checks_count():
-    count = checks.stack_parameters.reference
+    count = checks.stack_parameters.task.reference
     for dim, hidden, encoders, decoders in [(8, 20, 2, 3), (6, 24, 0, 2), (6, 7, 1, 0)]:
         ours = Transformer(dim, 2, encoders, decoders, hidden, norm="post")
         numbers = sum(parameter.numel() for parameter in ours.parameters())

@@ -23,7 +23,7 @@ from attncourse.checks.choices import (
     scaled,
     without,
 )
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source, wrongs
 from attncourse.checks.verdict import shown
 
 SOFTMAX = (
@@ -277,15 +277,14 @@ softargmax = Task(
 @softargmax.made_of(
     shift=SHIFT,
     axis=AXIS,
-    sums={
-        "lost": Wrong(
-            "a sum or maximum along the rows lost its dimension",
-            """`sum(-1)` of a tensor of shape (3, 4) has shape (3,), which broadcasts along the wrong
-            dimension,
-            or not at all. There is an argument that keeps the dimension.""",
-            STABLE,
-        ),
-    },
+    sums=wrongs(
+        STABLE,
+        """
+        lost: a sum or maximum along the rows lost its dimension
+            `sum(-1)` of a tensor of shape (3, 4) has shape (3,), which broadcasts along the wrong
+            dimension, or not at all. There is an argument that keeps the dimension.
+        """,
+    ),
     form={
         **only(NORMALISER, "not divided", "no exponential", "sigmoid", "logarithm", "base 2", "absolute"),
         "one-hot": Wrong(
@@ -748,75 +747,47 @@ def _ratio(values: list[float], expected: float) -> str | None:
 
 
 @score_scale.made_of(
-    dim={
-        "whole": Wrong(
-            "the number of features stands there without the square root",
-            """The variance of a sum of independent terms is the sum of their variances. A factor c multiplies
-            the variance by c squared.""",
-            WHY_THE_SCALE,
-        ),
-        "none": Wrong(
-            "the number of features is left out",
-            """A score adds up one product for each feature. What does that do to its variance?""",
-            WHY_THE_SCALE,
-        ),
-    },
-    std={
-        "none": Wrong(
-            "the standard deviations of queries and keys are left out",
-            """The factor is right when both are 1. If every query gets twice as long, what happens to the
-            scores?""",
-            WHY_THE_SCALE,
-        ),
-        "query only": Wrong(
-            "the standard deviation of the keys is left out",
-            """If every key gets twice as long, what happens to the scores?""",
-            WHY_THE_SCALE,
-        ),
-        "key only": Wrong(
-            "the standard deviation of the queries is left out",
-            """If every query gets twice as long, what happens to the scores?""",
-            WHY_THE_SCALE,
-        ),
-        "squared": Wrong(
-            "variances stand where standard deviations should",
-            """A factor c multiplies the standard deviation of the scores by c, and their variance by c
-            squared.
-            Which of the two are you dividing by?""",
-            WHY_THE_SCALE,
-        ),
-        "above": Wrong(
-            "the standard deviations are multiplied after the division",
-            """Python divides and multiplies from left to right: in `1 / a * b`, the b stands above the
-            fraction
-            bar. Brackets help.""",
-            WHY_THE_SCALE,
-        ),
-        "rooted": Wrong(
-            "the standard deviations stand under the root",
-            """Under the root belongs a variance. You have put standard deviations there.""",
-            WHY_THE_SCALE,
-        ),
-        "added": Wrong(
-            "the standard deviations are added",
-            """A score is a sum of products. What is the variance of a *product* of two independent
-            numbers?""",
-            WHY_THE_SCALE,
-        ),
-    },
-    form={
-        "inverted": Wrong(
-            "this is the size of the scores, not the factor that undoes it",
-            """You have found the standard deviation of the unscaled scores. Which factor turns it into 1?""",
-            WHY_THE_SCALE,
-        ),
-        "variance": Wrong(
-            "this is the variance of the scores, or its inverse, instead of the standard deviation",
-            """A factor c multiplies the variance by c squared. Which number, squared, is the one you
-            have?""",
-            WHY_THE_SCALE,
-        ),
-    },
+    dim=wrongs(
+        WHY_THE_SCALE,
+        """
+        whole: the number of features stands there without the square root
+            The variance of a sum of independent terms is the sum of their variances. A factor c multiplies
+            the variance by c squared.
+        none: the number of features is left out
+            A score adds up one product for each feature. What does that do to its variance?
+        """,
+    ),
+    std=wrongs(
+        WHY_THE_SCALE,
+        """
+        none: the standard deviations of queries and keys are left out
+            The factor is right when both are 1. If every query gets twice as long, what happens to the
+            scores?
+        query only: the standard deviation of the keys is left out
+            If every key gets twice as long, what happens to the scores?
+        key only: the standard deviation of the queries is left out
+            If every query gets twice as long, what happens to the scores?
+        squared: variances stand where standard deviations should
+            A factor c multiplies the standard deviation of the scores by c, and their variance by c
+            squared. Which of the two are you dividing by?
+        above: the standard deviations are multiplied after the division
+            Python divides and multiplies from left to right: in `1 / a * b`, the b stands above the
+            fraction bar. Brackets help.
+        rooted: the standard deviations stand under the root
+            Under the root belongs a variance. You have put standard deviations there.
+        added: the standard deviations are added
+            A score is a sum of products. What is the variance of a *product* of two independent numbers?
+        """,
+    ),
+    form=wrongs(
+        WHY_THE_SCALE,
+        """
+        inverted: this is the size of the scores, not the factor that undoes it
+            You have found the standard deviation of the unscaled scores. Which factor turns it into 1?
+        variance: this is the variance of the scores, or its inverse, instead of the standard deviation
+            A factor c multiplies the variance by c squared. Which number, squared, is the one you have?
+        """,
+    ),
 )
 def any_factor(key_dim, query_std, key_std, *, dim="root", std="both", form="factor"):
     size = {"whole": key_dim, "none": 1.0}.get(dim, math.sqrt(key_dim))
@@ -925,15 +896,14 @@ column_attention = Task(
     },
     normaliser=NORMALISER,
     averaged=only(AVERAGED, "key", "weights", "plain mean", "divided again"),
-    layout={
-        "rows": Wrong(
-            "the output has its positions in rows",
-            """The numbers are right. In this convention the output, like its inputs, keeps one position in
-            each
-            column.""",
-            COLUMNS,
-        ),
-    },
+    layout=wrongs(
+        COLUMNS,
+        """
+        rows: the output has its positions in rows
+            The numbers are right. In this convention the output, like its inputs, keeps one position in
+            each column.
+        """,
+    ),
 )
 def any_columns(
     query,
@@ -1021,54 +991,32 @@ THREE_INPUTS = "attention_operator#three-inputs"
 VALUES_NOT_INPUTS = "attention_operator#values-not-inputs"
 NOT_SYMMETRIC = "attention_operator#not-symmetric"
 
-MADE_FROM = {
-    "keys like queries": Wrong(
-        "the keys are made with the weights of the queries",
-        """What a word looks for and what it offers are two things. With the same weights for both,
-        relatedness would have to be mutual.""",
-        NOT_SYMMETRIC,
-    ),
-    "exchanged": Wrong(
-        "queries and keys have changed places",
-        """The queries are made with the weights for keys, and the keys with those for queries. Scores are
-        not symmetric: who asks whom?""",
-        NOT_SYMMETRIC,
-    ),
-    "inputs averaged": Wrong(
-        "the inputs are averaged instead of the values",
-        """What a word hands over need not be what it is. Which of the three weights says what it hands
-        over, and where do you use it?""",
-        VALUES_NOT_INPUTS,
-    ),
-    "inputs compared": Wrong(
-        "the scores compare the inputs themselves, without queries and keys",
-        """The inputs are compared as they are. Two of the three weights have not been used.""",
-        THREE_INPUTS,
-    ),
-    "inputs only": Wrong(
-        "none of the three weights is used",
-        """The sentence is compared with itself, word by word, and averaged. What the layer can learn, its
-        weights, plays no part.""",
-        THREE_INPUTS,
-    ),
-    "queries only": Wrong(
-        "the keys are the inputs themselves",
-        """The queries are made with their weights, the keys are not. Which weight is not used?""",
-        THREE_INPUTS,
-    ),
-    "transposed": Wrong(
-        "the weights are transposed before they are applied",
-        """PyTorch's `nn.Linear` stores its weight transposed. Here rows are positions and a weight has
-        shape (input features, output features): which product fits as it stands?""",
-        THREE_INPUTS,
-    ),
-    "values like keys": Wrong(
-        "the values are made with the weights of the keys",
-        """What a word offers to be found by, and what it then hands over, are two things, with two
-        weights.""",
-        THREE_INPUTS,
-    ),
-}
+MADE_FROM = wrongs(
+    THREE_INPUTS,
+    """
+    keys like queries: the keys are made with the weights of the queries
+        What a word looks for and what it offers are two things. With the same weights for both, relatedness
+        would have to be mutual. (attention_operator#not-symmetric)
+    exchanged: queries and keys have changed places
+        The queries are made with the weights for keys, and the keys with those for queries. Scores are not
+        symmetric: who asks whom? (attention_operator#not-symmetric)
+    inputs averaged: the inputs are averaged instead of the values
+        What a word hands over need not be what it is. Which of the three weights says what it hands over,
+        and where do you use it? (attention_operator#values-not-inputs)
+    inputs compared: the scores compare the inputs themselves, without queries and keys
+        The inputs are compared as they are. Two of the three weights have not been used.
+    inputs only: none of the three weights is used
+        The sentence is compared with itself, word by word, and averaged. What the layer can learn, its
+        weights, plays no part.
+    queries only: the keys are the inputs themselves
+        The queries are made with their weights, the keys are not. Which weight is not used?
+    transposed: the weights are transposed before they are applied
+        PyTorch's `nn.Linear` stores its weight transposed. Here rows are positions and a weight has shape
+        (input features, output features): which product fits as it stands?
+    values like keys: the values are made with the weights of the keys
+        What a word offers to be found by, and what it then hands over, are two things, with two weights.
+    """,
+)
 
 # The scale of a layer has one more number that it could be taken from.
 LAYER_SCALE = {
@@ -1284,27 +1232,25 @@ most_attended = Task(
             ROWS_AND_COLUMNS,
         ),
     },
-    what={
-        "least": Wrong("the key with the smallest weight", "A large weight means much attention.", ONE_QUERY),
-        "weight": Wrong(
-            "the largest weight itself, instead of its position",
-            """The question is which key, not how much. `max` with a dimension gives two things.""",
-            ROWS_AND_COLUMNS,
-        ),
-        "both": Wrong(
-            "the weights come along with their positions",
-            """`max` with a dimension returns two things, the largest weights and where they stand. Which of
-            the two is asked for?""",
-            ROWS_AND_COLUMNS,
-        ),
-    },
-    counting={
-        "from one": Wrong(
-            "the keys are counted from 1",
-            """Python and PyTorch count from 0: the first key has number 0.""",
-            ROWS_AND_COLUMNS,
-        )
-    },
+    what=wrongs(
+        ROWS_AND_COLUMNS,
+        """
+        least: the key with the smallest weight
+            A large weight means much attention. (attention_operator#one-query)
+        weight: the largest weight itself, instead of its position
+            The question is which key, not how much. `max` with a dimension gives two things.
+        both: the weights come along with their positions
+            `max` with a dimension returns two things, the largest weights and where they stand. Which of
+            the two is asked for?
+        """,
+    ),
+    counting=wrongs(
+        ROWS_AND_COLUMNS,
+        """
+        from one: the keys are counted from 1
+            Python and PyTorch count from 0: the first key has number 0.
+        """,
+    ),
 )
 def any_most_attended(weights, *, dim="keys", what="position", counting="from zero"):
     if what == "least":

@@ -158,3 +158,48 @@ def best_match_takes_all(draw: Draw, read: str) -> Law:
 
     sentence = "a query that matches one key far better than all others gets the value of that key"
     return Law(sentence, read, inputs, broken)
+
+
+def vanishes(sentence: str, read: str, draw: Draw) -> Law:
+    """For inputs with which every output is 0."""
+
+    def broken(inputs: Inputs, value: Tensor) -> str | None:
+        return is_not(value, torch.zeros_like(value), "yours gives {yours} at {place}")
+
+    return Law(sentence, read, draw, broken)
+
+
+def stays(
+    sentence: str,
+    read: str,
+    draw: Draw,
+    change: Callable[[Inputs, Normal], Inputs],
+    part: Callable[[Any], Any] = lambda value: value,
+) -> Law:
+    """For a change of the inputs that leaves the output, or the `part` of it, as it was."""
+
+    def inputs(normal: Normal) -> list[Inputs]:
+        drawn = draw(normal)
+        return [drawn, drawn | change(drawn, normal)]
+
+    def broken(inputs: list[Inputs], values: list[Any]) -> str | None:
+        before, after = map(part, values)
+        if isinstance(before, Tensor):
+            return is_not(after, before, "yours gives {expected} at {place} before and {yours} after")
+        return None if before == after else f"yours gives {shown(before)} before and {shown(after)} after"
+
+    return Law(sentence, read, inputs, broken)
+
+
+def differs_by(sentence: str, read: str, before: Inputs, after: Inputs | None, difference: int) -> Law:
+    """For counts: by how much the second is larger; without a second, how large the first is."""
+
+    def broken(inputs: Any, values: Any) -> str | None:
+        if after is None:
+            inputs, values = [inputs], [values]
+        if values[-1] - (0 if after is None else values[0]) == difference:
+            return None
+        counts = (f"{value} for {tuple(one.values())}" for one, value in zip(inputs, values, strict=True))
+        return f"yours counts {' and '.join(counts)}"
+
+    return Law(sentence, read, lambda normal: before if after is None else [before, after], broken)

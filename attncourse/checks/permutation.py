@@ -9,7 +9,7 @@ from torch import Tensor
 from attncourse import masking, permutation
 from attncourse.attention_operator import attention_weights
 from attncourse.checks import laws
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.permutation import AskAboutLayer
 from attncourse.probe.program import trace
 
@@ -38,82 +38,50 @@ def _order_source(seed: int) -> Callable[[int], Tensor]:
 AROUND = torch.tensor([1, 2, 0])
 
 # Which permutation of the two sides of the law is meant.
-ORDER = {
-    "inverse": Wrong(
-        "the inverse permutation is applied",
-        """Position i of the result is to be *taken from* position permutation[i]. You *put* position i at
-        position permutation[i]. Try [1, 2, 0] on three rows: which of them should come first?""",
-        PERMUTING_ROWS,
-    ),
-    "backwards": Wrong(
-        "the order is read backwards",
-        """The same list from its end is another permutation. Position 0 of the result belongs to its first
-        number.""",
-        PERMUTING_ROWS,
-    ),
-    "from one": Wrong(
-        "the positions are counted from 1",
-        """Python counts from 0: the first row has number 0, and the numbers of the permutation are meant
-        so.""",
-        PERMUTING_ROWS,
-    ),
-    "ignored": Wrong(
-        "the permutation is not used",
-        """The sequence comes back as it was, or turned round. Your answer must depend on the permutation.""",
-        PERMUTING_ROWS,
-    ),
-    "reversal": Wrong(
-        "the sequence is turned round",
-        """Turning round is one permutation among many. Your answer must depend on the one that is given.""",
-        PERMUTING_ROWS,
-    ),
-    "complement": Wrong(
-        "each number of the permutation is subtracted from the last position",
-        """This turns the numbers round, not the permutation. Check by hand, with [1, 2, 0], which of the
-        three
-        rows should come first.""",
-        PERMUTING_ROWS,
-    ),
-    "in turn": Wrong(
-        "rows are exchanged one after the other, and those moved before are moved again",
-        """After the first exchange, position 0 no longer holds what it held. The definition speaks of the
-        rows of the *old* sequence. Take all from there, and write into a new one.""",
-        PERMUTING_ROWS,
-    ),
-    "overwritten": Wrong(
-        "rows are overwritten before they have been read",
-        """The first step puts a row at position 0, and what stood there is gone, although it is wanted later
-        on. Read from the old sequence, and write into a new one.""",
-        PERMUTING_ROWS,
-    ),
-}
+ORDER = wrongs(
+    PERMUTING_ROWS,
+    """
+    inverse: the inverse permutation is applied
+        Position i of the result is to be *taken from* position permutation[i]. You *put* position i at
+        position permutation[i]. Try [1, 2, 0] on three rows: which of them should come first?
+    backwards: the order is read backwards
+        The same list from its end is another permutation. Position 0 of the result belongs to its first
+        number.
+    from one: the positions are counted from 1
+        Python counts from 0: the first row has number 0, and the numbers of the permutation are meant so.
+    ignored: the permutation is not used
+        The sequence comes back as it was, or turned round. Your answer must depend on the permutation.
+    reversal: the sequence is turned round
+        Turning round is one permutation among many. Your answer must depend on the one that is given.
+    complement: each number of the permutation is subtracted from the last position
+        This turns the numbers round, not the permutation. Check by hand, with [1, 2, 0], which of the three
+        rows should come first.
+    in turn: rows are exchanged one after the other, and those moved before are moved again
+        After the first exchange, position 0 no longer holds what it held. The definition speaks of the rows
+        of the *old* sequence. Take all from there, and write into a new one.
+    overwritten: rows are overwritten before they have been read
+        The first step puts a row at position 0, and what stood there is gone, although it is wanted later
+        on. Read from the old sequence, and write into a new one.
+    """,
+)
 
-DIMENSION = {
-    "features": Wrong(
-        "the features are permuted instead of the positions",
-        """Positions are rows. The order says which row comes first, and every row stays in one piece. In
-        which place of the square brackets do rows stand?""",
-        PERMUTING_ROWS,
-    ),
-    "first": Wrong(
-        "the first dimension is permuted, which in a batch is not the positions",
-        """Without a batch, the first dimension holds the rows. With one it counts the sequences. Count the
-        dimension from the back.""",
-        PERMUTING_ROWS,
-    ),
-    "second": Wrong(
-        "the second dimension is permuted, which without a batch holds the features",
-        """In a batch the second dimension holds the positions, without one it holds the features. Which
-        dimension is it both times, counted from the back?""",
-        PERMUTING_ROWS,
-    ),
-    "both": Wrong(
-        "rows and columns are both permuted",
-        """A table that compares positions with positions, like a mask, has positions in rows and in columns.
-        A sequence has them in its rows only.""",
-        PERMUTING_ROWS,
-    ),
-}
+DIMENSION = wrongs(
+    PERMUTING_ROWS,
+    """
+    features: the features are permuted instead of the positions
+        Positions are rows. The order says which row comes first, and every row stays in one piece. In which
+        place of the square brackets do rows stand?
+    first: the first dimension is permuted, which in a batch is not the positions
+        Without a batch, the first dimension holds the rows. With one it counts the sequences. Count the
+        dimension from the back.
+    second: the second dimension is permuted, which without a batch holds the features
+        In a batch the second dimension holds the positions, without one it holds the features. Which
+        dimension is it both times, counted from the back?
+    both: rows and columns are both permuted
+        A table that compares positions with positions, like a mask, has positions in rows and in columns. A
+        sequence has them in its rows only.
+    """,
+)
 
 
 def _reordered(x: Tensor, permutation: Tensor, order: str, dimension: str) -> Tensor:
@@ -210,6 +178,7 @@ permute_rows = Task(
             _first_row,
         ),
     ],
+    exact_dtype=True,
 )
 
 
@@ -286,6 +255,7 @@ unshuffled = Task(
         ),
     ],
     builds_on=("permute_rows",),
+    exact_dtype=True,
 )
 
 
@@ -366,90 +336,62 @@ sorted_memory = Task(
         Law("every key is in the result, in one piece", KEYS_WITH_VALUES, _memory, _keys_are_whole),
         Law("every key still stands beside its own value", KEYS_WITH_VALUES, _memory, _values_follow),
     ],
+    exact_dtype=True,
 )
 
 
 @sorted_memory.made_of(
-    keys={
-        "apart": Wrong(
-            "every feature is sorted on its own, and the rows fall apart",
-            """`torch.sort` along the rows sorts each column by itself. Afterwards a row holds the features of
-            several keys. Ask for the *order* of one column, and move whole rows.""",
-            KEYS_WITH_VALUES,
-        ),
-        "unmoved": Wrong(
-            "the keys stay as they are",
-            """It is the keys that are to be sorted. Where does your order act on them?""",
-            KEYS_WITH_VALUES,
-        ),
-        "transposed": Wrong(
-            "the columns of the keys are sorted instead of the rows",
-            """`argsort` without a dimension takes the last one: of a table, that is along a row. Which
-            numbers
-            are to be compared?""",
-            PERMUTING_ROWS,
-        ),
-    },
-    values={
-        "unmoved": Wrong(
-            "the keys are permuted and the values are not",
-            """A key and its value belong together: the weight that a query gives to key 3 goes to value 3. If
-            only one of them moves, the weights go to strangers.""",
-            KEYS_WITH_VALUES,
-        ),
-        "by themselves": Wrong(
-            "the values are sorted by their own first feature",
-            """So they come in another order than the keys. One order must serve for both.""",
-            KEYS_WITH_VALUES,
-        ),
-        "apart": Wrong(
-            "every feature of the values is sorted on its own",
-            """A value has to stay in one piece, and beside its key. Move whole rows, by the keys' order.""",
-            KEYS_WITH_VALUES,
-        ),
-        "inverse": Wrong(
-            "the values are put in the inverse order",
-            """Keys and values must take the same way: what is taken from row i of one is taken from row i of
-            the other.""",
-            UNDOING,
-        ),
-    },
-    order={
-        "descending": Wrong(
-            "the keys are sorted from large to small",
-            """The smallest first feature should come first.""",
-            KEYS_WITH_VALUES,
-        ),
-        "ranks": Wrong(
-            "ranks are used as if they were an order",
-            """`argsort` of an `argsort` tells for each key which rank it has. That is the inverse of the
-            order:
-            which key is to come first, which second?""",
-            UNDOING,
-        ),
-        "last feature": Wrong(
-            "the keys are sorted by their last feature",
-            """Feature number 0 is the first. Which column does your `argsort` look at?""",
-            KEYS_WITH_VALUES,
-        ),
-        "sum": Wrong(
-            "the keys are sorted by the sum or length of their features",
-            """Only the first feature decides. Which column does your `argsort` look at?""",
-            KEYS_WITH_VALUES,
-        ),
-        "values": Wrong(
-            "the values decide the order",
-            """The keys are to be sorted, and the values follow them.""",
-            KEYS_WITH_VALUES,
-        ),
-    },
-    given={
-        "exchanged": Wrong(
-            "values and keys are returned in the wrong order",
-            """First the keys, then the values, as they came.""",
-            KEYS_WITH_VALUES,
-        ),
-    },
+    keys=wrongs(
+        KEYS_WITH_VALUES,
+        """
+        apart: every feature is sorted on its own, and the rows fall apart
+            `torch.sort` along the rows sorts each column by itself. Afterwards a row holds the features of
+            several keys. Ask for the *order* of one column, and move whole rows.
+        unmoved: the keys stay as they are
+            It is the keys that are to be sorted. Where does your order act on them?
+        transposed: the columns of the keys are sorted instead of the rows
+            `argsort` without a dimension takes the last one: of a table, that is along a row. Which numbers
+            are to be compared? (permutation#permuting-rows)
+        """,
+    ),
+    values=wrongs(
+        KEYS_WITH_VALUES,
+        """
+        unmoved: the keys are permuted and the values are not
+            A key and its value belong together: the weight that a query gives to key 3 goes to value 3. If
+            only one of them moves, the weights go to strangers.
+        by themselves: the values are sorted by their own first feature
+            So they come in another order than the keys. One order must serve for both.
+        apart: every feature of the values is sorted on its own
+            A value has to stay in one piece, and beside its key. Move whole rows, by the keys' order.
+        inverse: the values are put in the inverse order
+            Keys and values must take the same way: what is taken from row i of one is taken from row i of
+            the other. (permutation#undoing)
+        """,
+    ),
+    order=wrongs(
+        KEYS_WITH_VALUES,
+        """
+        descending: the keys are sorted from large to small
+            The smallest first feature should come first.
+        ranks: ranks are used as if they were an order
+            `argsort` of an `argsort` tells for each key which rank it has. That is the inverse of the
+            order: which key is to come first, which second? (permutation#undoing)
+        last feature: the keys are sorted by their last feature
+            Feature number 0 is the first. Which column does your `argsort` look at?
+        sum: the keys are sorted by the sum or length of their features
+            Only the first feature decides. Which column does your `argsort` look at?
+        values: the values decide the order
+            The keys are to be sorted, and the values follow them.
+        """,
+    ),
+    given=wrongs(
+        KEYS_WITH_VALUES,
+        """
+        exchanged: values and keys are returned in the wrong order
+            First the keys, then the values, as they came.
+        """,
+    ),
 )
 def any_sorted(key, value, *, keys="", values="", order="", given=""):
     by = {"last feature": key[:, -1], "sum": key.sum(-1), "values": value[:, 0]}.get(order, key[:, 0])
@@ -547,15 +489,12 @@ permuted_mask = Task(
             lambda normal: _mask_law(normal, [1, 2, 0], [1, 3, 0, 2]),
             _counts_rows,
         ),
-        *(
-            Law(
-                "the first query now may attend to the first key if query_permutation[0] might attend to "
-                f"key_permutation[0]{'' if first else ', whichever these are'}",
-                MASKS_MOVE,
-                lambda normal, orders=orders: _mask_law(normal, *orders),
-                _follows,
-            )
-            for first, orders in ((True, ([1, 2, 0], [1, 3, 0, 2])), (False, ([2, 0, 1], [3, 0, 1, 2])))
+        Law(
+            "the first query now may attend to the first key if query_permutation[0] might attend to "
+            "key_permutation[0]",
+            MASKS_MOVE,
+            lambda normal: _mask_law(normal, [1, 2, 0], [1, 3, 0, 2]),
+            _follows,
         ),
     ],
     exact_dtype=True,
@@ -601,19 +540,16 @@ def _side(what: str, whose: str) -> dict[str, Wrong]:
             MASKS_MOVE,
         ),
     },
-    form={
-        "inverted": Wrong(
-            "True and False are exchanged",
-            """Only the places change. Who might attend before may attend afterwards.""",
-            MASKS_MOVE,
-        ),
-        "numbers": Wrong(
-            "the mask comes back as numbers",
-            """A product with a permutation matrix makes numbers of True and False. The mask is to stay one:
-            of dtype bool.""",
-            MASKS_MOVE,
-        ),
-    },
+    form=wrongs(
+        MASKS_MOVE,
+        """
+        inverted: True and False are exchanged
+            Only the places change. Who might attend before may attend afterwards.
+        numbers: the mask comes back as numbers
+            A product with a permutation matrix makes numbers of True and False. The mask is to stay one: of
+            dtype bool.
+        """,
+    ),
 )
 def any_permuted_mask(mask, query_permutation, key_permutation, *, rows="", columns="", form=""):
     def order(how, own, other):
@@ -693,6 +629,8 @@ def _layers(seed: int, x: Tensor) -> Layers:
     circle = circle + 0.3 * torch.eye(_LENGTH, dtype=torch.float64).roll(-1, 0)
     sums = torch.ones(_LENGTH, _LENGTH, dtype=torch.float64).tril()
 
+    around = torch.eye(_LENGTH, dtype=torch.float64).roll(1, 0)
+
     def attend(x: Tensor, source: Any = None, mask: Any = None) -> Tensor:
         source = x if source is None else source
         scores = (x @ W[0]) @ (source @ W[1]).mT / _DIM**0.5
@@ -707,6 +645,14 @@ def _layers(seed: int, x: Tensor) -> Layers:
         "the mean over the positions": (lambda x: x.mean(0, keepdim=True), "invariant"),
         "a convolution with equal weights to both sides": (lambda x: torch.tanh(smooth @ x), "neither"),
         "a convolution on a circle": (lambda x: circle @ x, "neither"),
+        "a convolution on a circle with equal weights to both sides": (
+            lambda x: torch.tanh((circle + circle.mT) @ x),
+            "neither",
+        ),
+        "the mean of the products of neighbours on a circle": (
+            lambda x: (x * (around @ x)).mean(0, keepdim=True),
+            "neither",
+        ),
         "self-attention with a vector added for each position": (lambda x: attend(x + encoding), "neither"),
         "a layer that treats the first, second and last position alike": (
             lambda x: torch.tanh(x + alike),
@@ -825,113 +771,70 @@ _LAYER_PENCIL = {
     "x": torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64),
 }
 
-ORDERS = {
-    "identity": Wrong(
-        "no order is tried but the one that was given",
-        """The identity changes nothing, so it cannot tell layers apart. Does any permutation that you try
-        move
-        a position?""",
-        PROPERTY_TESTS,
-    ),
-    "swap": Wrong(
-        "only one swap is tried",
-        """A layer may treat just these two positions alike. A random permutation moves many positions at
-        once, and ten of them leave hardly a layer undetected.""",
-        PROPERTY_TESTS,
-    ),
-    "reversal": Wrong(
-        "only the reversed order is tried",
-        """A convolution with equal weights to both sides does not notice that a sequence is turned round,
-        and yet knows well who is whose neighbour. Try random orders.""",
-        PROPERTY_TESTS,
-    ),
-    "shift": Wrong(
-        "only a shift is tried",
-        """A convolution on a circle follows every shift. That is a symmetry, too, but a much smaller one.
-        Try random orders.""",
-        PROPERTY_TESTS,
-    ),
-    "one": Wrong(
-        "only one order is tried",
-        """No single order stands for all, not even a random one: a layer may follow just that one. Try
+ORDERS = wrongs(
+    PROPERTY_TESTS,
+    """
+    identity: no order is tried but the one that was given
+        The identity changes nothing, so it cannot tell layers apart. Does any permutation that you try move
+        a position?
+    swap: only one swap is tried
+        A layer may treat just these two positions alike. A random permutation moves many positions at once,
+        and ten of them leave hardly a layer undetected.
+    reversal: only the reversed order is tried
+        A convolution with equal weights to both sides does not notice that a sequence is turned round, and
+        yet knows well who is whose neighbour. Try random orders.
+    shift: only a shift is tried
+        A convolution on a circle follows every shift. That is a symmetry, too, but a much smaller one. Try
+        random orders.
+    one: only one order is tried
+        No single order stands for all, not even a random one: a layer may follow just that one. Try
         several, and say yes only when all of them have been tried. If you have a loop, look at where its
         `return` stands: the first order may show that a layer is *not* what you ask for, but never that it
-        is.""",
-        PROPERTY_TESTS,
-    ),
-    "features": Wrong(
-        "the features are permuted instead of the positions",
-        """Rows are positions. Which index of x are you permuting?""",
-        PERMUTING_ROWS,
-    ),
-}
+        is.
+    features: the features are permuted instead of the positions
+        Rows are positions. Which index of x are you permuting? (permutation#permuting-rows)
+    """,
+)
 
-COMPARED = {
-    "first number": Wrong(
-        "only one number of the output is compared",
-        """A layer may keep that number and change all others. Compare the whole output.""",
-        DEFINITIONS,
-    ),
-    "first row": Wrong(
-        "only the first row of the output is compared",
-        """A layer may be right in its first row and nowhere else. Compare the whole output.""",
-        DEFINITIONS,
-    ),
-    "last row": Wrong(
-        "only the last row of the output is compared",
-        """One of the layers gives the sums up to each position. Its last row is the sum of all, whatever
-        their order; the rows before it are not. Compare the whole output.""",
-        DEFINITIONS,
-    ),
-    "first feature": Wrong(
-        "only the first feature is compared",
-        """A layer may give a position away in any of its features. Compare the whole output.""",
-        DEFINITIONS,
-    ),
-    "sum over rows": Wrong(
-        "only the sums over the outputs are compared",
-        """Outputs that merely change places have the same sum. Every single number has to be where it should
-        be.""",
-        DEFINITIONS,
-    ),
-    "norm": Wrong(
-        "only the length of the outputs is compared",
-        """Many outputs have the same length. Every single number has to be where it should be.""",
-        DEFINITIONS,
-    ),
-    "signed": Wrong(
-        "differences count in one direction only",
-        """A difference of -1 is smaller than any tolerance, and no rounding. Take absolute values before you
-        compare.""",
-        PROPERTY_TESTS,
-    ),
-    "any": Wrong(
-        "it is enough that some numbers agree",
-        """Some numbers of two different outputs may agree. *All* of them must.""",
-        DEFINITIONS,
-    ),
-    "shape": Wrong(
-        "only the shapes are compared",
-        """An output with one row for each position may or may not follow a permutation. Only its numbers
-        tell.""",
-        PROPERTY_TESTS,
-    ),
-}
+COMPARED = wrongs(
+    DEFINITIONS,
+    """
+    first number: only one number of the output is compared
+        A layer may keep that number and change all others. Compare the whole output.
+    first row: only the first row of the output is compared
+        A layer may be right in its first row and nowhere else. Compare the whole output.
+    last row: only the last row of the output is compared
+        One of the layers gives the sums up to each position. Its last row is the sum of all, whatever their
+        order; the rows before it are not. Compare the whole output.
+    first feature: only the first feature is compared
+        A layer may give a position away in any of its features. Compare the whole output.
+    sum over rows: only the sums over the outputs are compared
+        Outputs that merely change places have the same sum. Every single number has to be where it should
+        be.
+    norm: only the length of the outputs is compared
+        Many outputs have the same length. Every single number has to be where it should be.
+    signed: differences count in one direction only
+        A difference of -1 is smaller than any tolerance, and no rounding. Take absolute values before you
+        compare. (permutation#property-tests)
+    any: it is enough that some numbers agree
+        Some numbers of two different outputs may agree. *All* of them must.
+    shape: only the shapes are compared
+        An output with one row for each position may or may not follow a permutation. Only its numbers tell.
+        (permutation#property-tests)
+    """,
+)
 
-TOLERANCES = {
-    "wide": Wrong(
-        "the tolerance is so wide that a small dependence on order passes",
-        """Rounding in float64 changes about the sixteenth digit. A difference in the third digit is no
-        rounding. With which tolerance do you compare?""",
-        PROPERTY_TESTS,
-    ),
-    "none": Wrong(
-        "the outputs must agree to the last digit",
-        """A sum in another order is rounded in another way, so the last digits of two equal outputs differ.
-        Allow for that, and for no more: `torch.allclose`.""",
-        PROPERTY_TESTS,
-    ),
-}
+TOLERANCES = wrongs(
+    PROPERTY_TESTS,
+    """
+    wide: the tolerance is so wide that a small dependence on order passes
+        Rounding in float64 changes about the sixteenth digit. A difference in the third digit is no
+        rounding. With which tolerance do you compare?
+    none: the outputs must agree to the last digit
+        A sum in another order is rounded in another way, so the last digits of two equal outputs differ.
+        Allow for that, and for no more: `torch.allclose`.
+    """,
+)
 
 
 def _agree(first: Tensor, second: Tensor, compared: str, tolerance: str) -> bool:
@@ -983,32 +886,26 @@ def _tried(layer: Any, x: Tensor, orders: str, side: str, compared: str, toleran
     return True
 
 
-ROWS = {
-    "unchecked": Wrong(
-        "the number of rows of the output is not looked at",
-        """A layer that returns a single row for all positions cannot follow a permutation. Find that out
-        before you permute its output.""",
-        DEFINITIONS,
-    ),
-}
+ROWS = wrongs(
+    DEFINITIONS,
+    """
+    unchecked: the number of rows of the output is not looked at
+        A layer that returns a single row for all positions cannot follow a permutation. Find that out
+        before you permute its output.
+    """,
+)
 
-ANSWER = {
-    "always yes": Wrong(
-        "the answer is always yes",
-        """Some layers are not what you say they are. Try them on permuted inputs before you answer.""",
-        PROPERTY_TESTS,
-    ),
-    "always no": Wrong(
-        "the answer is always no",
-        """Some layers are what you ask for. Try them on permuted inputs before you answer.""",
-        PROPERTY_TESTS,
-    ),
-    "inverted": Wrong(
-        "yes and no are exchanged",
-        """True is to stand for a layer that passes all your comparisons.""",
-        DEFINITIONS,
-    ),
-}
+ANSWER = wrongs(
+    PROPERTY_TESTS,
+    """
+    always yes: the answer is always yes
+        Some layers are not what you say they are. Try them on permuted inputs before you answer.
+    always no: the answer is always no
+        Some layers are what you ask for. Try them on permuted inputs before you answer.
+    inverted: yes and no are exchanged
+        True is to stand for a layer that passes all your comparisons. (permutation#definitions)
+    """,
+)
 
 
 def _answered(value: bool, answer: str) -> bool:
@@ -1026,23 +923,18 @@ is_equivariant = Task(
 
 @is_equivariant.made_of(
     orders=ORDERS,
-    side={
-        "unmoved": Wrong(
-            "it is invariance that is tested",
-            """Your test asks whether the output stays as it is. An equivariant layer's output moves, in
-            the same
-            way as the input.""",
-            DEFINITIONS,
-        ),
-        "back": Wrong(
-            "the output is not permuted as the input is",
-            """The output of the permuted input is compared with sigma(f(X)), where sigma does to the
-            output what
-            it did to the input. You permute *back* what should be permuted forth, or the wrong one of the two
-            outputs, or draw a second order for the output.""",
-            DEFINITIONS,
-        ),
-    },
+    side=wrongs(
+        DEFINITIONS,
+        """
+        unmoved: it is invariance that is tested
+            Your test asks whether the output stays as it is. An equivariant layer's output moves, in the
+            same way as the input.
+        back: the output is not permuted as the input is
+            The output of the permuted input is compared with sigma(f(X)), where sigma does to the output
+            what it did to the input. You permute *back* what should be permuted forth, or the wrong one of
+            the two outputs, or draw a second order for the output.
+        """,
+    ),
     compared=COMPARED,
     tolerance=TOLERANCES,
     rows=ROWS,
@@ -1073,15 +965,14 @@ is_invariant = Task(
 
 @is_invariant.made_of(
     orders={name: ORDERS[name] for name in ("identity", "one", "features")},
-    side={
-        "forth": Wrong(
-            "it is equivariance that is tested",
-            """The output of an invariant layer does not move with the input. It stays, whatever its shape:
-            leave
-            it as it comes.""",
-            DEFINITIONS,
-        ),
-    },
+    side=wrongs(
+        DEFINITIONS,
+        """
+        forth: it is equivariance that is tested
+            The output of an invariant layer does not move with the input. It stays, whatever its shape:
+            leave it as it comes.
+        """,
+    ),
     compared=COMPARED,
     tolerance=TOLERANCES,
     answer=ANSWER,
@@ -1103,8 +994,8 @@ def invariant_or_rather_equivariant(layer, x):
 
 
 def _symmetry(layer: Callable[[Tensor], Tensor], x: Tensor) -> str:
-    equivariant = permutation.is_equivariant(layer, x)
-    invariant = permutation.is_invariant(layer, x)
+    equivariant = bool(permutation.is_equivariant(layer, x))
+    invariant = bool(permutation.is_invariant(layer, x))
     return _word(equivariant, invariant, "")
 
 
@@ -1130,25 +1021,19 @@ symmetry = Task(
     orders=ORDERS,
     compared=COMPARED,
     tolerance=TOLERANCES,
-    word={
-        "equivariance first": Wrong(
-            "no layer is found to be both",
-            """If every row of the output is the same, permuting the rows changes nothing. Such a layer can be
-            equivariant *and* invariant. Find out both things before you answer.""",
-            DEFINITIONS,
-        ),
-        "invariance first": Wrong(
-            "no layer is found to be both, and invariance goes first",
-            """If every row of the output is the same, permuting the rows changes nothing. Such a layer can be
-            equivariant *and* invariant. Find out both things before you answer.""",
-            DEFINITIONS,
-        ),
-        "exchanged": Wrong(
-            "the two words are exchanged",
-            """Invariant: the output stays. Equivariant: the output moves in the same way as the input.""",
-            DEFINITIONS,
-        ),
-    },
+    word=wrongs(
+        DEFINITIONS,
+        """
+        equivariance first: no layer is found to be both
+            If every row of the output is the same, permuting the rows changes nothing. Such a layer can be
+            equivariant *and* invariant. Find out both things before you answer.
+        invariance first: no layer is found to be both, and invariance goes first
+            If every row of the output is the same, permuting the rows changes nothing. Such a layer can be
+            equivariant *and* invariant. Find out both things before you answer.
+        exchanged: the two words are exchanged
+            Invariant: the output stays. Equivariant: the output moves in the same way as the input.
+        """,
+    ),
     rows=ROWS,
 )
 def any_symmetry(layer, x, *, orders="many", compared="all", tolerance="right", word="", rows="checked"):

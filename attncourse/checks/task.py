@@ -83,6 +83,32 @@ class Wrong:
     read: str
 
 
+def wrongs(read: str, text: str) -> dict[Any, Wrong]:
+    """The wrong choices of a factor, as a text.
+
+    Parameters
+    ----------
+    read : str
+        The passage that explains them.
+    text : str
+        A line for each choice, ``choice: label``, and below it, indented, its hint. Where another passage
+        explains it, that stands in brackets at the end of the hint: ``(multihead#slices)``.
+    """
+    choices: dict[Any, list[str]] = {}
+    for line in textwrap.dedent(text).strip().splitlines():
+        if line.startswith(" "):
+            list(choices.values())[-1].append(line.strip())
+        else:
+            choice, label = line.split(": ", 1)
+            choices[choice] = [label]
+    found = {}
+    for choice, (label, *hint) in choices.items():
+        passage = re.search(r" \((\w+#[\w-]+)\)$", " ".join(hint))
+        words = " ".join(hint)[: passage.start()] if passage else " ".join(hint)
+        found[choice] = Wrong(label, words, passage[1] if passage else read)
+    return found
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A wrong answer that the checks can recognise: one mistake, or several that were made together.

@@ -165,6 +165,10 @@ class Course:
             for path in sorted(Path(self.folders.root).glob("*.py"))
             if path.name != "nbgrader_config.py"
         }
+        try:
+            self.config.Execute.secret = secret.of_course(Path(self.folders.root))
+        except (OSError, ValueError) as error:
+            raise NotGraded(f"has no secret to draw numbers from: {error}", everyone=True) from error
         config = _portable(self.config)
         try:
             config.Execute.secret = secret.of_course(Path(self.folders.root))

@@ -13,14 +13,16 @@ def mended_attention__minus_infinity(query, key, value, mask):
 
 
 def mended_attention__times_mask_after_exp(query, key, value, mask):
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    exponentials = torch.exp(scores - scores.amax(-1, keepdim=True)) * mask
+    scores = torch.where(mask, query @ key.mT / math.sqrt(query.shape[-1]), 0.0)
+    allowed = torch.where(mask, scores, -math.inf)
+    exponentials = torch.exp(allowed - allowed.amax(-1, keepdim=True)) * mask
     return exponentials / exponentials.sum(-1, keepdim=True) @ value
 
 
-def mended_attention__renormalised(query, key, value, mask):
-    weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) * mask
-    return (weights / weights.sum(-1, keepdim=True)) @ value
+def mended_attention__lowest_number(query, key, value, mask):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    weights = torch.softmax(torch.where(mask, scores, torch.finfo(scores.dtype).min), -1)
+    return weights @ value
 
 
 def mended_attention__only_the_allowed_keys(query, key, value, mask):

@@ -157,8 +157,15 @@ def chunked_attention__one_query_at_a_time(query, key, value, chunk_size):
         return torch.stack([chunked_attention__one_query_at_a_time(*part, chunk_size) for part in parts])
     outputs = []
     for q in query:
-        weights = torch.softmax(key @ q / math.sqrt(len(q)), 0)
-        outputs.append(weights @ value)
+        largest, total, weighted = -math.inf, 0.0, torch.zeros_like(value[0])
+        for start in range(0, len(key), chunk_size):
+            scores = key[start : start + chunk_size] @ q / math.sqrt(len(q))
+            new = max(largest, scores.max().item())
+            exponentials = torch.exp(scores - new)
+            total = total * math.exp(largest - new) + exponentials.sum()
+            weighted = weighted * math.exp(largest - new) + exponentials @ value[start : start + chunk_size]
+            largest = new
+        outputs.append(weighted / total)
     return torch.stack(outputs)
 
 

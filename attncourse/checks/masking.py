@@ -1,0 +1,1844 @@
+"""Tasks of the unit ``masking``: which query may see which key, and what an empty row gives."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncourse import attention_operator, masking
+from attncourse.checks import laws
+from attncourse.checks.choices import AXIS, SCALE, SIMILARITY, compared, only, scaled
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
+from attncourse.probe.masking import AskAboutLayer, WithGradients
+from attncourse.probe.program import trace
+
+TWO_WRONG = "masking#masking-two-wrong"
+THREE_WAYS = "masking#masking-three-ways"
+BILLION = "masking#minus-a-billion"
+POLARITIES = "masking#two-polarities"
+DIAGONAL = "masking#diagonal"
+RECTANGULAR = "masking#rectangular-masks"
+PATTERNS = "masking#masking-patterns"
+PADDING = "masking#padding-hides-keys"
+COMBINING = "masking#combining-masks"
+EMPTY_ROWS = "masking#empty-rows"
+NAN_GRADIENT = "masking#nan-in-the-gradient"
+INFLUENCE = "masking#influence-exact-zeros"
+WHICH_ARE_CAUSAL = "masking#which-are-causal"
+DROPOUT = "masking#weight-dropout"
+
+
+def _whole(seed: int) -> Callable[[int, int], int]:
+    """A source of whole numbers: ``whole(2, 5)`` is 2, 3, 4 or 5."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def whole(least: int, most: int) -> int:
+        return int(torch.randint(least, most + 1, (), generator=generator))
+
+    return whole
+
+
+def _random_mask(normal: Any, *shape: int) -> Tensor:
+    """Each entry True with a chance of 60 per cent, and at least one in every row, not always the same."""
+    mask = normal(*shape) > -0.25
+    return mask | torch.nn.functional.one_hot(normal(*shape).argmax(-1), shape[-1]).bool()
+
+
+def _attention_case(
+    normal: Any,
+    batch: tuple[int, ...],
+    queries: int,
+    keys: int,
+    mask: Tensor,
+    note: str,
+    dtype: torch.dtype = torch.float32,
+    value_dim: int = 3,
+    **how: Any,
+) -> Case:
+    inputs = {
+        "query": normal(*batch, queries, 4, dtype=dtype),
+        "key": normal(*batch, keys, 4, dtype=dtype),
+        "value": normal(*batch, keys, value_dim, dtype=dtype),
+        "mask": mask,
+    }
+    return Case(inputs, note, **how)
+
+
+# ---------------------------------------------------------------------------------------
+# What all attention with a mask can get wrong
+# ---------------------------------------------------------------------------------------
+
+HIDDEN = wrongs(
+    THREE_WAYS,
+    """
+    times mask: the forbidden scores are set to 0, and still get weight
+        A score of 0 is a score like any other: it can even be the best of its row. What weight does exp(0)
+        lead to? Which score leads to a weight of exactly 0? (masking#masking-two-wrong)
+    weights times mask: the weights are set to 0 after the softargmax, and what is left does not sum to 1
+        Nothing forbidden is averaged any more, but each row has lost the weight that the forbidden keys had
+        taken. Sum the rows of your weights. Either the forbidden keys must not take part in the sum, or the
+        sum must be made good. (masking#masking-two-wrong)
+    low: the forbidden scores get a number that is low, but not low enough
+        How low is low enough depends on the other scores of the row. If they all lie far below your number,
+        the forbidden keys win. Is there a number that is below every score? (masking#minus-a-billion)
+    zero times infinity: infinity is multiplied by zero
+        You add minus infinity times something that is 1 where a key is forbidden and 0 elsewhere. What is 0
+        times infinity? Print it. Choose between two numbers instead of multiplying.
+        (masking#two-polarities)
+    plus infinity: the forbidden scores are set to plus infinity
+        exp of plus infinity is infinite: the forbidden key would take everything. Which end is wanted?
+    renormalised: the weights are renormalised too late: a forbidden key with a huge score has taken all
+        On paper it is the same to divide again afterwards. In numbers, what a forbidden key with a far
+        larger score leaves for the others may be exactly 0, and 0/0 is NaN. Hide it before the softargmax.
+    values: the values of forbidden keys are set to 0, but the keys keep their weight
+        Then a forbidden key hands over nothing, and yet it has taken its share of the weight, so the others
+        do not sum to 1. (masking#masking-two-wrong)
+    never: the mask is not used
+        Every key is seen. Where in the equation does the mask act?
+    """,
+)
+
+POLARITY = wrongs(
+    POLARITIES,
+    """
+    inverted: the polarity is inverted: the allowed keys are hidden
+        Here True means "may attend". `masked_fill` fills where its argument is True. Which entries are to
+        be filled?
+    transposed: the mask is transposed: it hides queries instead of keys
+        Row q of the mask belongs to query q, as row q of the scores does. (masking#rectangular-masks)
+    """,
+)
+
+
+def masked_weights(scores: Tensor, mask: Tensor, hidden: str, polarity: str, axis: str = "keys") -> Tensor:
+    """The weights under a mask, with choices of `HIDDEN` and `POLARITY`; an empty row is NaN."""
+    if polarity == "inverted":
+        mask = ~mask
+    if polarity == "transposed":
+        mask = mask.mT
+    dim = {"queries": -2, "dim 1": 1, "dim 0": 0}.get(axis, -1)
+    match hidden:
+        case "times mask":
+            scores = scores * mask
+        case "weights times mask":
+            return torch.softmax(scores, dim) * mask
+        case "renormalised":
+            weights = torch.softmax(scores, dim) * mask
+            return weights / weights.sum(dim, keepdim=True)
+        case "low":
+            scores = scores.masked_fill(~mask, -100.0)
+        case "zero times infinity":
+            scores = scores + (1 - mask.to(scores.dtype)) * -math.inf
+        case "plus infinity":
+            scores = scores.masked_fill(~mask, math.inf)
+        case "never" | "values":
+            pass
+        case _:
+            scores = scores.masked_fill(~mask, -math.inf)
+    return torch.softmax(scores, dim)
+
+
+def _draw(*batch: int, dtype: torch.dtype = torch.float32) -> laws.Draw:
+    return lambda normal: _attention_case(normal, batch, 3, 4, _random_mask(normal, 3, 4), "", dtype).inputs
+
+
+def _only_one(normal: Normal) -> dict[str, Tensor]:
+    drawn = _draw()(normal)
+    return drawn | {"mask": torch.eye(3, 4).bool()}
+
+
+def _output(value: Any) -> Tensor:
+    """Of an answer with gradients, the output."""
+    return value["output"] if isinstance(value, dict) else value
+
+
+def _value_of_the_only(inputs: dict[str, Tensor], value: Any) -> str | None:
+    words = "yours gives {yours} at {place}, and the value of that key is {expected} there"
+    return laws.is_not(_output(value), inputs["value"][:3], words)
+
+
+def _forbidden_changed(normal: Normal) -> list[dict[str, Tensor]]:
+    drawn = _draw()(normal)
+    drawn["mask"][:, 1] = False
+    drawn["mask"][:, 0] = True
+    other = {name: drawn[name].clone() for name in ("key", "value")}
+    other["key"][1] += 3
+    other["value"][1] += 3
+    return [drawn, drawn | other]
+
+
+def _unmoved(inputs: list[dict[str, Tensor]], values: list[Any]) -> str | None:
+    words = "at {place} yours gives {expected} before the forbidden key and value were changed, {yours} after"
+    return laws.is_not(_output(values[1]), _output(values[0]), words)
+
+
+def _as_without(normal: Normal) -> list[dict[str, Tensor]]:
+    drawn = _draw()(normal)
+    drawn["mask"] = torch.tensor([True, True, True, False]).expand(3, 4).clone()
+    fewer = {name: drawn[name][:3] for name in ("key", "value")}
+    return [drawn, drawn | fewer | {"mask": torch.ones(3, 3, dtype=torch.bool)}]
+
+
+def _same_as_without(inputs: list[dict[str, Tensor]], values: list[Any]) -> str | None:
+    words = "at {place} yours gives {expected} with the hidden key and {yours} without it"
+    return laws.is_not(_output(values[1]), _output(values[0]), words)
+
+
+def _ones(normal: Normal) -> dict[str, Tensor]:
+    drawn = _draw()(normal)
+    return drawn | {"value": torch.ones_like(drawn["value"])}
+
+
+def _ones_again(inputs: dict[str, Tensor], value: Any) -> str | None:
+    return laws.is_not(_output(value), torch.ones_like(_output(value)), "yours gives {yours} at {place}")
+
+
+def _twice(normal: Normal) -> list[dict[str, Tensor]]:
+    drawn = _draw()(normal)
+    twice = {name: torch.cat([drawn[name]] * 2, -1) for name in ("query", "key")}
+    return [drawn | twice, drawn | {"query": drawn["query"] * 2**0.5}]
+
+
+def _twice_is_root(inputs: list[dict[str, Tensor]], values: list[Any]) -> str | None:
+    words = "at {place} yours gives {yours} for the first and {expected} for the second"
+    return laws.is_not(_output(values[0]), _output(values[1]), words)
+
+
+MASK_LAWS = [
+    Law(
+        "a query that may see one key only gets the value of that key",
+        THREE_WAYS,
+        _only_one,
+        _value_of_the_only,
+    ),
+    Law(
+        "values that are all ones come back as ones, as the weights of a query sum to 1",
+        TWO_WRONG,
+        _ones,
+        _ones_again,
+    ),
+    Law("what a forbidden key and its value are changes nothing", THREE_WAYS, _forbidden_changed, _unmoved),
+    Law("a key that nobody may see could as well not be there", THREE_WAYS, _as_without, _same_as_without),
+    Law(laws.FEATURES_TWICE, "attention_operator#why-the-scale", _twice, _twice_is_root),
+]
+
+PENCIL = {
+    "query": torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]]),
+    "key": torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [1.0, 2.0, 0.0, 0.0]]),
+    "value": torch.tensor([[10.0, 0.0], [20.0, 10.0], [0.0, 30.0]]),
+    "mask": torch.tensor([[True, True, False], [False, True, False]]),
+}
+
+# ---------------------------------------------------------------------------------------
+# Find the leak
+# ---------------------------------------------------------------------------------------
+
+
+def _tempting(normal: Normal) -> Case:
+    tempting = _attention_case(
+        normal, (), 3, 5, _random_mask(normal, 3, 5), "a forbidden key with a huge score", torch.float64
+    )
+    tempting.inputs["mask"][:, 2] = False
+    tempting.inputs["mask"][:, 0] = True
+    tempting.inputs["query"][:, 0] = 40
+    tempting.inputs["key"][2, 0] = 80
+    return tempting
+
+
+def _mended_attention_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    low = _attention_case(
+        normal, (), 3, 5, _random_mask(normal, 3, 5), "scores that are all far below zero", torch.float64
+    )
+    low.inputs["query"][:, 0], low.inputs["key"][:, 0] = 20, -20
+    low.inputs["mask"][:, 4] = False
+    zero = _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "an allowed score that is exactly 0")
+    zero.inputs["query"][1] = 0
+    return [
+        _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "no batch"),
+        _attention_case(normal, (), 4, 4, masking.causal_mask(4), "a causal mask"),
+        _attention_case(normal, (2,), 3, 6, _random_mask(normal, 3, 6), "one mask for a batch"),
+        _attention_case(normal, (3,), 4, 4, _random_mask(normal, 3, 4, 4), "a mask for each sequence"),
+        low,
+        _tempting(normal),
+        zero,
+        _attention_case(normal, (1,), 3, 5, _random_mask(normal, 1, 3, 5), "a batch of one"),
+    ]
+
+
+mended_attention = Task(
+    "mended_attention", attention_operator.attention, PENCIL, _mended_attention_cases, laws=MASK_LAWS
+)
+
+_SIMILARITY = only(SIMILARITY, "cosine", "negated", "T", "t")
+_SCALE = only(SCALE, "none", "dim", "value dim", "num keys", "multiplied", "after")
+
+
+def _masked(query, key, value, mask, hidden, polarity, similarity, scale, axis):
+    scores = scaled(compared(query, key, value, similarity), query, key, value, scale)
+    weights = masked_weights(scores, mask, hidden, polarity, axis)
+    if scale == "after":
+        weights = weights / math.sqrt(query.shape[-1])
+    if hidden == "values":
+        return (weights * (mask if polarity != "inverted" else ~mask)) @ value
+    return weights @ value
+
+
+@mended_attention.made_of(
+    hidden={name: wrong for name, wrong in HIDDEN.items() if name != "values"},
+    polarity=POLARITY,
+    similarity=_SIMILARITY,
+    scale=_SCALE,
+    axis=only(AXIS, "queries", "dim 1", "dim 0"),
+)
+def any_mended(
+    query, key, value, mask, *, hidden="infinity", polarity="", similarity="", scale="root", axis="keys"
+):
+    return _masked(query, key, value, mask, hidden, polarity, similarity, scale, axis)
+
+
+# ---------------------------------------------------------------------------------------
+# A causal mask
+# ---------------------------------------------------------------------------------------
+
+
+def _causal_mask_cases(seed: int) -> list[Case]:
+    whole = _whole(seed)
+    square, keys, queries = whole(3, 7), whole(4, 9), whole(2, 4)
+    sizes = [
+        (square, square, "as many queries as keys"),
+        (1, keys, "one new query"),
+        (queries, queries + whole(1, 4), "a few new queries"),
+        (1, 1, "the first position"),
+    ]
+    return [Case({"num_queries": queries, "num_keys": keys}, note) for queries, keys, note in sizes]
+
+
+def _last_sees_all(inputs: dict[str, int], value: Tensor) -> str | None:
+    missing = (~value[-1]).nonzero()
+    return f"in yours it does not see key {int(missing[0])}" if len(missing) else None
+
+
+def _diagonal_is_seen(inputs: dict[str, int], value: Tensor) -> str | None:
+    hidden = (~value.diagonal()).nonzero()
+    return f"in yours query {int(hidden[0])} does not" if len(hidden) else None
+
+
+def _no_future(inputs: dict[str, int], value: Tensor) -> str | None:
+    ahead = value.triu(1).nonzero()
+    if not len(ahead):
+        return None
+    query, key = ahead[0].tolist()
+    return f"in yours query {query} sees key {key}"
+
+
+def _one_more_each(inputs: dict[str, int], value: Tensor) -> str | None:
+    seen = value.sum(-1).tolist()
+    right = seen == list(range(seen[0], seen[0] + len(seen)))
+    return None if right else f"in yours they see {', '.join(map(str, seen))} keys"
+
+
+def _square(normal: Normal) -> dict[str, int]:
+    return {"num_queries": 4, "num_keys": 4}
+
+
+def _rectangle(normal: Normal) -> dict[str, int]:
+    return {"num_queries": 2, "num_keys": 5}
+
+
+CAUSAL_LAWS = [
+    Law("with as many queries as keys, a position may see itself", DIAGONAL, _square, _diagonal_is_seen),
+    Law("with as many queries as keys, no query sees a key that comes later", PATTERNS, _square, _no_future),
+    Law(
+        "the last query may see all the keys, however many there are", RECTANGULAR, _rectangle, _last_sees_all
+    ),
+    Law("each query sees one key more than the one before it", PATTERNS, _rectangle, _one_more_each),
+]
+
+TRIANGLE = wrongs(
+    PATTERNS,
+    """
+    strict: the diagonal is missing: a position may not see itself
+        A causal mask has True below *and on* the diagonal. What would the first position see otherwise?
+        (masking#diagonal)
+    ahead: each position sees one position too far: the next one
+        The position that is to be predicted would be seen. Count the True of the first row.
+        (masking#diagonal)
+    transposed: the triangle is transposed: each position sees the future instead of the past
+        Rows are queries. The first query may see the first key only, so most of the first row is False.
+    everything: every query may see every key
+        Causal means that nobody sees the future. Which entries are False?
+    diagonal only: each position sees itself and nothing else
+        The past may be seen, too: everything up to the position itself.
+    """,
+)
+
+ALIGNED = wrongs(
+    RECTANGULAR,
+    """
+    start: queries and keys are aligned at the start instead of at the end
+        The queries are the last positions of the sequence. The last of them sees everything. How far must
+        the triangle be moved?
+    wrong sign: the offset between queries and keys has the wrong sign
+        With more keys than queries, the first query already sees several keys. Does your offset open more
+        of the row, or less?
+    """,
+)
+
+MASK_FORM = wrongs(
+    POLARITIES,
+    """
+    inverted: the polarity is inverted: True stands where a query may not attend
+        Here True means "may attend", as in PyTorch's `scaled_dot_product_attention`.
+    additive: 0 and minus infinity instead of True and False
+        That is a mask to add. Asked for is one of True and False: of dtype bool.
+    numbers: the mask is made of numbers instead of True and False
+        1 and 0 look alike, but `~` and `masked_fill` want a mask of dtype bool.
+    """,
+)
+
+
+def triangle(num_queries: int, num_keys: int, kind: str, aligned: str) -> Tensor:
+    """A causal mask, with choices of `TRIANGLE` and `ALIGNED`."""
+    offset = {"start": 0, "wrong sign": num_queries - num_keys}.get(aligned, num_keys - num_queries)
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool)
+    match kind:
+        case "strict":
+            return ones.tril(offset - 1)
+        case "ahead":
+            return ones.tril(offset + 1)
+        case "transposed":
+            return ones.triu(offset)
+        case "everything":
+            return ones
+        case "diagonal only":
+            return ones.tril(offset).triu(offset)
+    return ones.tril(offset)
+
+
+def in_form(mask: Tensor, form: str) -> Tensor:
+    """A mask, with one of the choices of `MASK_FORM`."""
+    if form == "additive":
+        return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
+    return {"inverted": ~mask, "numbers": mask.float()}.get(form, mask)
+
+
+causal_mask = Task(
+    "causal_mask",
+    masking.causal_mask,
+    {"num_queries": 3, "num_keys": 4},
+    _causal_mask_cases,
+    laws=CAUSAL_LAWS,
+    exact_dtype=True,
+)
+
+
+@causal_mask.made_of(kind=TRIANGLE, aligned=ALIGNED, form=MASK_FORM)
+def any_causal(num_queries, num_keys, *, kind="causal", aligned="end", form="bool"):
+    return in_form(triangle(num_queries, num_keys, kind, aligned), form)
+
+
+@causal_mask.mistake(
+    "keys stand in rows and queries in columns",
+    hint="""The mask has the shape of the scores: a row for each query, and a column for each key.""",
+    read=PATTERNS,
+)
+def causal_keys_in_rows(num_queries, num_keys):
+    return torch.arange(num_keys)[:, None] <= torch.arange(num_queries) + num_keys - num_queries
+
+
+# ---------------------------------------------------------------------------------------
+# A local mask
+# ---------------------------------------------------------------------------------------
+
+
+def _local_mask(num_queries: int, num_keys: int, radius: int) -> Tensor:
+    return masking.local_mask(num_queries, num_keys, radius=radius)
+
+
+def _local_mask_cases(seed: int) -> list[Case]:
+    whole = _whole(seed)
+    square, queries = whole(6, 9), whole(2, 4)
+    settings = [
+        (square, square, 2, "as many queries as keys"),
+        (square, square, 0, "a radius of 0"),
+        (queries, queries + whole(3, 5), 1, "fewer queries than keys"),
+        (1, whole(6, 9), 3, "one new query"),
+    ]
+    return [
+        Case({"num_queries": queries, "num_keys": keys, "radius": radius}, note)
+        for queries, keys, radius, note in settings
+    ]
+
+
+def _counts_window(inputs: dict[str, int], value: Tensor) -> str | None:
+    seen = int(value[4].sum())
+    return None if seen == 5 else f"in yours query 4 of 9 sees {seen}"
+
+
+def _own_position(inputs: dict[str, int], value: Tensor) -> str | None:
+    return _diagonal_is_seen(inputs, value)
+
+
+def _is_symmetric(inputs: dict[str, int], value: Tensor) -> str | None:
+    wrong = (value != value.mT).nonzero()
+    if not len(wrong):
+        return None
+    query, key = wrong[0].tolist()
+    return f"in yours {query} and {key} disagree"
+
+
+def _last_sees_last(inputs: dict[str, int], value: Tensor) -> str | None:
+    seen = value[-1].nonzero().flatten().tolist()
+    return None if seen == [3, 4] else f"in yours, with 5 keys and a radius of 1, it sees {seen}"
+
+
+def _window(num_queries: int, num_keys: int, radius: int) -> Callable[[Normal], dict[str, int]]:
+    return lambda normal: {"num_queries": num_queries, "num_keys": num_keys, "radius": radius}
+
+
+local_mask = Task(
+    "local_mask",
+    _local_mask,
+    {"num_queries": 3, "num_keys": 5, "radius": 1},
+    _local_mask_cases,
+    laws=[
+        Law(
+            "with as many queries as keys, a position may see itself",
+            PATTERNS,
+            _window(4, 4, 1),
+            _own_position,
+        ),
+        Law(
+            "with as many queries as keys, two positions see each other or neither does",
+            PATTERNS,
+            _window(6, 6, 2),
+            _is_symmetric,
+        ),
+        Law(
+            "a query in the middle sees twice the radius and one more: itself",
+            PATTERNS,
+            _window(9, 9, 2),
+            _counts_window,
+        ),
+        Law("the last query stands at the last key", RECTANGULAR, _window(2, 5, 1), _last_sees_last),
+    ],
+    exact_dtype=True,
+)
+
+
+@local_mask.made_of(
+    sides=wrongs(
+        PATTERNS,
+        """
+        past: the window has only one side: the past
+            A distance is the same to both sides. Which keys lie at a distance of at most the radius?
+        future: the window has only one side: the future
+            A distance is the same to both sides. Which keys lie at a distance of at most the radius?
+        without abs: the distance is not made positive, so that one side is never cut off
+            A difference that is far below zero is smaller than any radius. What makes a difference a
+            distance?
+        other without abs: the distance is not made positive, so that the past is never cut off
+            A difference that is far below zero is smaller than any radius. What makes a difference a
+            distance?
+        without itself: a query does not see its own position
+            Its distance to itself is 0, which is not more than any radius.
+        """,
+    ),
+    edge=wrongs(
+        PATTERNS,
+        """
+        less: positions at a distance of exactly the radius are left out
+            With a radius of 0 a query sees itself, at a distance of 0. So is the edge inside, or outside?
+        width: the radius is taken for the width of the whole window
+            A radius reaches to each side. How wide is a window of radius 2?
+        one more: the window reaches one position too far
+            A key at a distance of radius + 1 is not to be seen. With which sign do you compare?
+        short: the window ends one position too early on the right
+            A slice does not include its end. Which position is the last that may be seen?
+        """,
+    ),
+    aligned={
+        "start": ALIGNED["start"],
+        "wrong sign": ALIGNED["wrong sign"],
+        "one further": Wrong(
+            "each query is taken to stand one position further on than it does",
+            """With as many queries as keys, query 0 stands at position 0. Where does it stand in yours?""",
+            RECTANGULAR,
+        ),
+    },
+    form=MASK_FORM,
+)
+def any_local(num_queries, num_keys, radius, *, sides="both", edge="", aligned="end", form="bool"):
+    offset = {"start": 0, "wrong sign": num_queries - num_keys, "one further": num_keys - num_queries + 1}
+    own = torch.arange(num_queries)[:, None] + offset.get(aligned, num_keys - num_queries)
+    ahead = torch.arange(num_keys) - own
+    reach = {"width": radius // 2, "one more": radius + 1, "less": radius - 1}.get(edge, radius)
+    right = reach - 1 if edge == "short" else reach
+    to_left, to_right = ahead >= -reach, ahead <= right
+    mask = {
+        "past": to_left & (ahead <= 0),
+        "future": to_right & (ahead >= 0),
+        "without abs": to_left,
+        "other without abs": to_right,
+        "without itself": to_left & to_right & (ahead != 0),
+    }.get(sides, to_left & to_right)
+    return in_form(mask, form)
+
+
+@local_mask.mistake(
+    "a slice begins at a negative number, which counts from the end",
+    hint="""`row[-1:3]` begins at the last position, not before the first. Cut off at 0.""",
+    read=PATTERNS,
+)
+def local_negative_slice(num_queries, num_keys, radius):
+    mask = torch.zeros(num_queries, num_keys, dtype=torch.bool)
+    for i in range(num_queries):
+        own = i + num_keys - num_queries
+        mask[i, own - radius : own + radius + 1] = True
+    return mask
+
+
+# ---------------------------------------------------------------------------------------
+# Padding
+# ---------------------------------------------------------------------------------------
+
+
+def _lengths(whole: Callable[[int, int], int], batch: int, most: int) -> Tensor:
+    """Lengths from 1 to `most`; the last is neither."""
+    lengths = [whole(1, most) for _ in range(batch - 1)]
+    return torch.tensor([*lengths, whole(2, most - 1)])
+
+
+def _padding_mask_cases(seed: int) -> list[Case]:
+    whole = _whole(seed)
+    return [
+        Case({"lengths": _lengths(whole, 3, 5), "num_keys": 5}),
+        Case({"lengths": _lengths(whole, 4, 4), "num_keys": 4}, "as many sequences as keys"),
+        Case({"lengths": torch.tensor([6, 0, whole(2, 5)]), "num_keys": 6}, "a full and an empty sequence"),
+        Case({"lengths": torch.tensor([whole(1, 3)]), "num_keys": whole(4, 8)}, "a single sequence"),
+    ]
+
+
+def _counts_lengths(inputs: dict[str, Any], value: Tensor) -> str | None:
+    counted, lengths = value.sum(-1)[:, 0].tolist(), inputs["lengths"].tolist()
+    return None if counted == lengths else f"the lengths are {lengths}, and yours has {counted}"
+
+
+def _first_key_seen(inputs: dict[str, Any], value: Tensor) -> str | None:
+    return None if value[:, :, 0].all() else "in yours a sequence does not see its first position"
+
+
+PADDED = wrongs(
+    PADDING,
+    """
+    one more: one position too many is taken for true
+        Positions are counted from 0, so those of a sequence of length 3 are 0, 1 and 2.
+    one less: one position too few is taken for true
+        Positions are counted from 0, so those of a sequence of length 3 are 0, 1 and 2.
+    at start: the padding is taken to stand at the start
+        The sequences begin at position 0, and the padding fills up what is left behind them.
+    """,
+)
+
+padding_mask = Task(
+    "padding_mask",
+    masking.padding_mask,
+    {"lengths": torch.tensor([2, 3]), "num_keys": 4},
+    _padding_mask_cases,
+    laws=[
+        Law(
+            "a sequence has as many True as it is long",
+            PADDING,
+            lambda normal: {"lengths": torch.tensor([3, 0, 4]), "num_keys": 4},
+            _counts_lengths,
+        ),
+        Law(
+            "of a sequence that is not empty the first position may be seen",
+            PADDING,
+            lambda normal: {"lengths": torch.tensor([1, 2]), "num_keys": 4},
+            _first_key_seen,
+        ),
+    ],
+    exact_dtype=True,
+)
+
+
+@padding_mask.made_of(
+    padded=PADDED,
+    shape=wrongs(
+        PADDING,
+        """
+        queries: the queries are masked instead of the keys
+            The rows of the mask are queries, the columns keys. Padding is hidden where it would be *seen*:
+            as a key.
+        no queries: the dimension of the queries is missing
+            Scores of a batch have three dimensions: sequences, queries, keys. Without one for the queries,
+            yours broadcasts along the wrong one. Leave room of size 1.
+        in front: the dimension of size 1 stands before the batch
+            In scores of a batch the first dimension counts the sequences, and each has a length of its own.
+            Where do the queries stand?
+        square: the dimension of the queries is as long as that of the keys
+            The number of queries is not known here, and need not be: a dimension of size 1 fits any.
+        """,
+    ),
+    form=MASK_FORM,
+)
+def any_padding(lengths, num_keys, *, padded="end", shape="keys", form="bool"):
+    places = torch.arange(num_keys)
+    true = {
+        "one more": places <= lengths[:, None],
+        "one less": places < lengths[:, None] - 1,
+        "at start": places >= num_keys - lengths[:, None],
+    }.get(padded, places < lengths[:, None])
+    mask = {
+        "queries": true[:, :, None],
+        "no queries": true,
+        "in front": true[None],
+        "square": true[:, None].expand(-1, num_keys, -1),
+    }.get(shape, true[:, None])
+    return in_form(mask, form)
+
+
+@padding_mask.mistake(
+    "queries and keys are both masked",
+    hint="""Only keys are hidden. A query that is padding gives an output that nobody looks at; hiding it
+    as well
+    makes empty rows.""",
+    read=PADDING,
+)
+def padding_of_both(lengths, num_keys):
+    true = torch.arange(num_keys) < lengths[:, None]
+    return true[:, :, None] & true[:, None]
+
+
+# ---------------------------------------------------------------------------------------
+# The decoder's mask
+# ---------------------------------------------------------------------------------------
+
+
+def _decoder_mask(lengths: Tensor, num_positions: int) -> Tensor:
+    return masking.causal_mask(num_positions) & masking.padding_mask(lengths, num_positions)
+
+
+def _decoder_mask_cases(seed: int) -> list[Case]:
+    whole = _whole(seed)
+    return [
+        Case({"lengths": _lengths(whole, 2, 5), "num_positions": 5}),
+        Case({"lengths": _lengths(whole, 4, 4), "num_positions": 4}, "as many sequences as positions"),
+        Case({"lengths": torch.tensor([whole(2, 5), 6, 1]), "num_positions": 6}, "one without padding"),
+        Case({"lengths": torch.tensor([whole(2, 3)]), "num_positions": 4}, "a single sequence"),
+    ]
+
+
+def _full_is_causal(inputs: dict[str, Any], value: Tensor) -> str | None:
+    wrong = (value[0] != torch.ones(4, 4, dtype=torch.bool).tril()).nonzero()
+    return f"yours differs at {wrong[0].tolist()}" if len(wrong) else None
+
+
+def _no_padding_seen(inputs: dict[str, Any], value: Tensor) -> str | None:
+    seen = value[0, :, 2:].nonzero()
+    if not len(seen):
+        return None
+    query, key = seen[0].tolist()
+    return f"in yours, in a sequence of length 2, query {query} sees key {key + 2}"
+
+
+def _padding_queries_see(inputs: dict[str, Any], value: Tensor) -> str | None:
+    return None if value[0, 3, :2].all() else "in yours, in a sequence of length 2, query 3 does not see both"
+
+
+decoder_mask = Task(
+    "decoder_mask",
+    _decoder_mask,
+    {"lengths": torch.tensor([2, 3]), "num_positions": 3},
+    _decoder_mask_cases,
+    laws=[
+        Law(
+            "for a sequence without padding it is the causal mask",
+            COMBINING,
+            lambda normal: {"lengths": torch.tensor([4]), "num_positions": 4},
+            _full_is_causal,
+        ),
+        Law(
+            "no query sees padding",
+            PADDING,
+            lambda normal: {"lengths": torch.tensor([2]), "num_positions": 4},
+            _no_padding_seen,
+        ),
+        Law(
+            "a query that is padding itself sees what is no padding, so that no row is empty",
+            PADDING,
+            lambda normal: {"lengths": torch.tensor([2]), "num_positions": 4},
+            _padding_queries_see,
+        ),
+    ],
+    allows=("causal_mask", "padding_mask", "local_mask"),
+    builds_on=("causal_mask", "padding_mask"),
+    exact_dtype=True,
+)
+
+
+@decoder_mask.made_of(
+    joined=wrongs(
+        COMBINING,
+        """
+        or: either is enough: the two masks are joined by `or`
+            A key must be no padding, *and* it must not lie in the future. How are two conditions joined
+            that must both hold?
+        padding only: padding is hidden, but the future is not
+            A decoder must not see what it is to predict. Which of the two masks is missing?
+        causal only: the future is hidden, but padding is not
+            Sequences of a batch have different lengths, and what fills them up says nothing. Which of the
+            two masks is missing?
+        exactly one: the two masks are compared with each other instead of joined
+            A key must be no padding *and* not lie in the future: both must be True.
+        """,
+    ),
+    kind=only(TRIANGLE, "strict", "ahead", "transposed"),
+    padded=PADDED,
+    queries=wrongs(
+        PADDING,
+        """
+        masked: the queries at padding positions are masked, too
+            Only keys are hidden. A query that is padding gives an output that nobody looks at; hiding it as
+            well makes empty rows.
+        """,
+    ),
+    form=MASK_FORM,
+)
+def any_decoder(
+    lengths, num_positions, *, joined="and", kind="causal", padded="end", queries="", form="bool"
+):
+    causal = triangle(num_positions, num_positions, kind, "end")
+    padding = any_padding(lengths, num_positions, padded=padded)
+    mask = {
+        "or": causal | padding,
+        "padding only": padding,
+        "causal only": causal.expand(len(lengths), -1, -1),
+        "exactly one": causal ^ padding,
+    }.get(joined, causal & padding)
+    if queries == "masked":
+        mask = mask & padding.mT
+    return in_form(mask, form)
+
+
+@decoder_mask.mistake(
+    "a whole mask is asked whether it is true, as `and`, `or`, `not` and `if` do",
+    hint="""Python's `and` wants one yes or no from a whole tensor. For tensors, number by number, there
+    are `&`,
+    `|` and `~`.""",
+    read=COMBINING,
+)
+def decoder_python_and(lengths, num_positions):
+    causal = torch.ones(num_positions, num_positions).tril().bool()
+    return causal and (torch.arange(num_positions) < lengths[:, None, None])
+
+
+@decoder_mask.mistake(
+    "padding is hidden, but the future is not, and no query is told apart",
+    hint="""A decoder must not see what it is to predict, so each query sees other keys. Which of the two
+    masks is
+    missing?""",
+    read=COMBINING,
+)
+def decoder_square_padding(lengths, num_positions):
+    return (torch.arange(num_positions) < lengths[:, None, None]).expand(-1, num_positions, -1)
+
+
+# ---------------------------------------------------------------------------------------
+# Attention that survives empty rows
+# ---------------------------------------------------------------------------------------
+
+
+def _masked_attention_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    empty = _random_mask(normal, 4, 4)
+    empty[1] = False
+    low = _attention_case(
+        normal, (), 3, 5, _random_mask(normal, 3, 5), "scores in the thousands below zero", torch.float64
+    )
+    low.inputs["query"][:, 0], low.inputs["key"][:, 0] = 80, -80
+    low.inputs["mask"][:, 4] = False
+    return [
+        _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "no empty row"),
+        _attention_case(normal, (), 4, 4, empty, "an empty row"),
+        _attention_case(normal, (2,), 4, 4, empty, "a batch, and an empty row in each part", torch.float64),
+        _attention_case(
+            normal, (3,), 4, 4, masking.padding_mask([3, 0, 2], 4), "padding, and a sequence of nothing else"
+        ),
+        _tempting(normal),
+        low,
+        _attention_case(normal, (), 2, 3, torch.zeros(2, 3, dtype=torch.bool), "nothing may be seen"),
+        _attention_case(normal, (1,), 3, 4, masking.padding_mask([2], 4), "a batch of one"),
+    ]
+
+
+def _empty_row(normal: Normal) -> dict[str, Tensor]:
+    drawn = _draw()(normal)
+    drawn["mask"][1] = False
+    return drawn
+
+
+def _zeros_for_empty(inputs: dict[str, Tensor], value: Any) -> str | None:
+    row = value["output"][1]
+    return laws.is_not(row, torch.zeros_like(row), "yours gives {yours} at {place} of that row")
+
+
+def _finite_gradients(inputs: dict[str, Tensor], value: Any) -> str | None:
+    for name, part in value.items():
+        if not part.isfinite().all():
+            return f"in yours the {name} holds {part[~part.isfinite()][0].item()}"
+    return None
+
+
+def _no_gradient_for_empty(inputs: dict[str, Tensor], value: Any) -> str | None:
+    row = value["gradient of query"][1]
+    return laws.is_not(row, torch.zeros_like(row), "in yours it is {yours} at {place}")
+
+
+masked_attention = Task(
+    "masked_attention",
+    attention_operator.attention,
+    PENCIL | {"mask": torch.tensor([[True, True, False], [False, False, False]])},
+    _masked_attention_cases,
+    laws=[
+        *MASK_LAWS,
+        Law("a query that may see nothing gets zeros", EMPTY_ROWS, _empty_row, _zeros_for_empty),
+        Law(
+            "output and gradients are finite numbers, empty rows or not",
+            NAN_GRADIENT,
+            _empty_row,
+            _finite_gradients,
+        ),
+        Law(
+            "the gradient of a query that may see nothing is zero",
+            NAN_GRADIENT,
+            _empty_row,
+            _no_gradient_for_empty,
+        ),
+    ],
+    way=WithGradients(),
+    builds_on=("mended_attention",),
+)
+
+
+@masked_attention.made_of(
+    hidden={**HIDDEN, "low": HIDDEN["low"]},
+    polarity=POLARITY,
+    scale=_SCALE,
+    empty={
+        "nan": Wrong(
+            "an empty row comes out as NaN",
+            """All its scores are minus infinity, so the softargmax divides 0 by 0. What is such a row to
+            give?
+            Where can you put that in?""",
+            EMPTY_ROWS,
+        ),
+        "averages": Wrong(
+            "an empty row averages all the values that it may not see",
+            """If all scores are equally low, all weights are equal. What is a query to get that may see
+            nothing?""",
+            BILLION,
+        ),
+        "output mended": Wrong(
+            "the NaN is taken out of the output, but it is still there in the gradients",
+            """`nan_to_num` or `where` on the output hides the NaN on the way forth. On the way back the
+            gradient
+            passes through the softargmax all the same, and 0 times NaN is NaN. No NaN must arise at all.""",
+            NAN_GRADIENT,
+        ),
+        "weights mended": Wrong(
+            "the NaN is taken out of the weights, but it is still there in the gradient of the scores",
+            """The gradient still passes through a softargmax of minus infinities. No NaN must arise at
+            all: give
+            such a row something harmless to compare, and erase what comes of it.""",
+            NAN_GRADIENT,
+        ),
+    },
+)
+def any_masked(query, key, value, mask, *, hidden="infinity", polarity="", scale="root", empty="zeros"):
+    scores = scaled(query @ key.mT, query, key, value, scale)
+    if polarity == "inverted":
+        mask = ~mask
+    if polarity == "transposed":
+        mask = mask.mT
+    nothing = ~mask.any(-1, keepdim=True)
+    safe = empty not in ("nan", "output mended", "weights mended")
+    seen = mask | nothing if safe else mask
+    if empty == "weights mended":  # added, so that the gradient passes through
+        scores = scores + torch.zeros(mask.shape, dtype=scores.dtype).masked_fill(~mask, -math.inf)
+    weights = masked_weights(scores, seen, "never" if empty == "weights mended" else hidden, "")
+    if scale == "after":
+        weights = weights / math.sqrt(query.shape[-1])
+    if empty == "weights mended":
+        weights = torch.where(nothing, 0.0, weights)
+    if empty == "zeros":
+        weights = weights.masked_fill(nothing, 0.0)
+    if hidden == "values":
+        weights = weights * mask
+    output = weights @ value
+    return torch.where(output.isnan(), 0.0, output) if empty == "output mended" else output
+
+
+@masked_attention.mistake(
+    "the exponentials are masked, but those of large scores overflow",
+    hint="""exp of a score in the hundreds is infinite. Subtract the largest score of the row first, and of
+    the
+    allowed ones only.""",
+    read="attention_operator#stable-softargmax",
+)
+def masked_overflow(query, key, value, mask):
+    exponentials = torch.exp(query @ key.mT / math.sqrt(query.shape[-1])) * mask
+    total = exponentials.sum(-1, keepdim=True)
+    return exponentials / torch.where(total == 0, 1.0, total) @ value
+
+
+@masked_attention.mistake(
+    "minus a billion stands for minus infinity, and an empty row is not treated",
+    hint="""With scores of an ordinary size a billion is enough. But if all scores of a row are equally
+    low, all
+    weights are equal. What is a query to get that may see nothing?""",
+    read=BILLION,
+)
+def masked_minus_a_billion(query, key, value, mask):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return torch.softmax(torch.where(mask, scores, scores.detach() * 0 - 1e9), -1) @ value
+
+
+# ---------------------------------------------------------------------------------------
+# Conventions
+# ---------------------------------------------------------------------------------------
+
+
+def _additive_mask_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    empty = _random_mask(normal, 4, 4)
+    empty[2] = False
+    return [
+        Case({"mask": _random_mask(normal, 3, 5)}),
+        Case({"mask": _random_mask(normal, 2, 1, 6)}, "a padding mask"),
+        Case({"mask": empty}, "an empty row"),
+    ]
+
+
+def _some_mask(normal: Normal) -> dict[str, Tensor]:
+    return {"mask": _random_mask(normal, 3, 4)}
+
+
+def _adds_zero(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    added = value[inputs["mask"]]
+    wrong = added[added != 0]
+    return f"yours adds {wrong[0].item():.4g}" if len(wrong) else None
+
+
+def _adds_minus_infinity(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    added = value[~inputs["mask"]]
+    wrong = added[added != -math.inf]
+    return f"yours adds {wrong[0].item():.4g}" if len(wrong) else None
+
+
+additive_mask = Task(
+    "additive_mask",
+    masking.additive_mask,
+    {"mask": torch.tensor([[True, False], [True, True]])},
+    _additive_mask_cases,
+    laws=[
+        Law("where a key may be seen, 0 is added to its score", POLARITIES, _some_mask, _adds_zero),
+        Law(
+            "where a key may not be seen, minus infinity is added", BILLION, _some_mask, _adds_minus_infinity
+        ),
+    ],
+    exact_dtype=True,
+)
+
+
+@additive_mask.made_of(
+    forbidden=wrongs(
+        BILLION,
+        """
+        billion: a large negative number stands in place of minus infinity
+            In half precision there is no such number, and in an empty row it is a number like any other.
+            Which value is below every score?
+        lowest: the most negative finite number stands in place of minus infinity
+            Add a negative score to it, and it may overflow; in an empty row it is a number like any other.
+            Which value is below every score?
+        plus infinity: the forbidden entries are plus infinity
+            exp of plus infinity is infinite: a forbidden key would take everything. Which end is wanted?
+            (masking#two-polarities)
+        zero: the forbidden entries add 0, too, or are the only ones that do
+            Adding 0 changes no score. What must be added so that nothing is left of a score?
+            (masking#two-polarities)
+        minus one: the forbidden entries add a small negative number
+            That lowers a score a little. Its key is still seen. What is to be added so that nothing is
+            left?
+        """,
+    ),
+    allowed=wrongs(
+        POLARITIES,
+        """
+        one: the allowed entries are left at 1
+            1 would be added to the allowed scores. Which number changes nothing when it is added?
+        """,
+    ),
+    polarity=wrongs(
+        POLARITIES,
+        """
+        inverted: the polarity is inverted: what is allowed gets minus infinity
+            True means "may attend", and such a score is to stay as it is.
+        """,
+    ),
+    form=wrongs(
+        POLARITIES,
+        """
+        double: the numbers are in double precision
+            Asked for is float32. What is the dtype of yours?
+        """,
+    ),
+)
+def any_additive(mask, *, forbidden="infinity", allowed="zero", polarity="", form="float32"):
+    hidden = mask if polarity == "inverted" else ~mask
+    number = {
+        "billion": -1e9,
+        "lowest": torch.finfo(torch.float32).min,
+        "plus infinity": math.inf,
+        "zero": 0.0,
+        "minus one": -1.0,
+    }.get(forbidden, -math.inf)
+    result = torch.full(mask.shape, 1.0 if allowed == "one" else 0.0).masked_fill(hidden, number)
+    return result.double() if form == "double" else result
+
+
+@additive_mask.mistake(
+    "infinity is multiplied by zero",
+    hint="""0 times infinity is NaN. Choose between two numbers instead of multiplying.""",
+    read=POLARITIES,
+)
+def additive_zero_times_infinity(mask):
+    return (1 - mask.float()) * -math.inf
+
+
+@additive_mask.mistake(
+    "these are numbers to multiply by, not to add",
+    hint="""1 for allowed and 0 for forbidden is what exponentials are multiplied by. Which two numbers do
+    it when
+    they are *added* to the scores?""",
+    read=POLARITIES,
+)
+def additive_zero_and_one(mask):
+    return mask.float()
+
+
+def _multihead_mask(mask: Tensor, num_heads: int) -> Tensor:
+    return masking.inverted_mask(mask).repeat_interleave(num_heads, dim=0)
+
+
+def _multihead_mask_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    return [
+        Case({"mask": _random_mask(normal, 2, 3, 5), "num_heads": 3}),
+        Case({"mask": _random_mask(normal, 3, 4, 4), "num_heads": 2}, "as many queries as keys"),
+        Case({"mask": _random_mask(normal, 2, 2, 2), "num_heads": 2}, "two of everything"),
+        Case({"mask": _random_mask(normal, 4, 3, 3), "num_heads": 1}, "a single head"),
+        Case({"mask": _random_mask(normal, 1, 2, 4), "num_heads": 1}, "a single sequence, a single head"),
+    ]
+
+
+def _two_sequences(normal: Normal) -> dict[str, Any]:
+    return {"mask": _random_mask(normal, 2, 3, 4), "num_heads": 2}
+
+
+def _neighbours_agree(inputs: dict[str, Any], value: Tensor) -> str | None:
+    if torch.equal(value[0], value[1]):
+        return None
+    return "in yours numbers 0 and 1, which are two heads of the first sequence, differ"
+
+
+def _true_is_hidden(inputs: dict[str, Any], value: Tensor) -> str | None:
+    wrong = (value[0] == inputs["mask"][0]).nonzero()
+    return f"in yours it is the same at {wrong[0].tolist()}" if len(wrong) else None
+
+
+multihead_mask = Task(
+    "multihead_mask",
+    _multihead_mask,
+    {"mask": torch.tensor([[[True, False], [True, True]], [[True, True], [False, True]]]), "num_heads": 2},
+    _multihead_mask_cases,
+    laws=[
+        Law(
+            "the first mask is the first sequence's, with True and False exchanged",
+            POLARITIES,
+            _two_sequences,
+            _true_is_hidden,
+        ),
+        Law(
+            "the heads of a sequence stand side by side, with the same mask",
+            POLARITIES,
+            _two_sequences,
+            _neighbours_agree,
+        ),
+    ],
+    exact_dtype=True,
+)
+
+
+@multihead_mask.made_of(
+    polarity=wrongs(
+        POLARITIES,
+        """
+        same: the polarity is not converted
+            `nn.MultiheadAttention` reads True as "may not attend".
+        """,
+    ),
+    order=wrongs(
+        POLARITIES,
+        """
+        heads outside: the order is wrong: all sequences for the first head, then all for the second
+            The first masks belong to the first sequence, one for each of its heads. Which way of repeating
+            puts copies next to each other?
+        not repeated: the mask is not repeated for the heads
+            There is to be one mask for each sequence and head. How long is the first dimension?
+        own dimension: the heads have a dimension of their own
+            That layer wants three dimensions; sequences and heads share the first.
+        in a row: the repetition has taken the mask apart: everything stands in one row
+            `repeat_interleave` without a dimension flattens. Along which one is to be repeated?
+        queries: the rows are repeated instead of the masks
+            The second dimension holds the queries. Which one counts the sequences?
+        """,
+    ),
+    sides=wrongs(
+        POLARITIES,
+        """
+        transposed: queries and keys are exchanged
+            The last two dimensions stay as they are: queries, then keys.
+        """,
+    ),
+    form=only(MASK_FORM, "additive", "numbers"),
+)
+def any_multihead_mask(mask, num_heads, *, polarity="", order="", sides="", form="bool"):
+    mask = mask.mT if sides == "transposed" else mask
+    mask = mask if polarity == "same" else ~mask
+    match order:
+        case "heads outside":
+            mask = mask.repeat(num_heads, 1, 1)
+        case "own dimension":
+            mask = mask[:, None].repeat(1, num_heads, 1, 1)
+        case "in a row":
+            mask = mask.repeat_interleave(num_heads)
+        case "queries":
+            mask = mask.repeat_interleave(num_heads, dim=1)
+        case "not repeated":
+            mask = mask.clone()
+        case _:
+            mask = mask.repeat_interleave(num_heads, dim=0)
+    return in_form(~mask, form) if form == "additive" else in_form(mask, form)
+
+
+# ---------------------------------------------------------------------------------------
+# What depends on what
+# ---------------------------------------------------------------------------------------
+
+
+def _dependencies(jacobian: Tensor) -> Tensor:
+    return (jacobian != 0).any(dim=3).any(dim=1)
+
+
+def _dependencies_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+
+    def block(outputs: int, output_dim: int, inputs: int, input_dim: int) -> Tensor:
+        """Blocks of zeros, full blocks, and some with a single number or with numbers that cancel."""
+        pattern = normal(outputs, inputs) > 0
+        jacobian = normal(outputs, output_dim, inputs, input_dim, dtype=torch.float64)
+        jacobian = jacobian * pattern[:, None, :, None]
+        jacobian[:2, :, :2] = 0
+        jacobian[0, -1, 0, -1] = -1.5
+        jacobian[1, 0, 0, 0], jacobian[1, 0, 0, 1] = 0.75, -0.75
+        jacobian[1, -1, 1, -1] = 0.5
+        jacobian[2, 0, 0, 0] = 1.25
+        return jacobian
+
+    x, other = (normal(5, 3, dtype=torch.float64) for _ in range(2))
+
+    def causal(x: Tensor) -> Tensor:
+        return attention_operator.attention_weights(x, x, masking.causal_mask(5)) @ x
+
+    def crossing(x: Tensor) -> Tensor:
+        weights = attention_operator.attention_weights(other[:4], x, masking.local_mask(4, 5, radius=1))
+        return 1e-12 * weights @ x
+
+    return [
+        Case({"jacobian": block(3, 2, 4, 3)}),
+        Case({"jacobian": block(4, 4, 4, 4)}, "as many of everything"),
+        Case({"jacobian": torch.autograd.functional.jacobian(causal, x)}, "causal attention"),
+        Case({"jacobian": torch.autograd.functional.jacobian(crossing, x)}, "tiny derivatives"),
+        Case({"jacobian": block(3, 2, 4, 3)[1:2]}, "a single output"),
+    ]
+
+
+def _single_derivative(number: float) -> Callable[[Normal], dict[str, Tensor]]:
+    def inputs(normal: Normal) -> dict[str, Tensor]:
+        jacobian = torch.zeros(2, 2, 3, 2, dtype=torch.float64)
+        jacobian[0, 1, 2, 1] = number
+        return {"jacobian": jacobian}
+
+    return inputs
+
+
+def _one_true(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    found = value.nonzero().tolist()
+    return None if found == [[0, 2]] else f"yours has True at {found or 'no place'}"
+
+
+def _none_true(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    return f"yours has True at {value.nonzero()[0].tolist()}" if value.any() else None
+
+
+def _cancelling(normal: Normal) -> dict[str, Tensor]:
+    jacobian = torch.zeros(2, 2, 3, 2, dtype=torch.float64)
+    jacobian[0, :, 2, 0], jacobian[0, :, 2, 1] = 1.0, -1.0
+    return {"jacobian": jacobian}
+
+
+dependencies = Task(
+    "dependencies",
+    _dependencies,
+    {
+        "jacobian": torch.tensor(
+            [
+                [[[1.0, -1.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]],
+                [[[0.0, 0.0], [0.0, 0.0]], [[0.0, 2.0], [0.0, 0.0]]],
+            ]
+        )
+    },
+    _dependencies_cases,
+    laws=[
+        Law(
+            "where all derivatives are 0, nothing depends on anything",
+            INFLUENCE,
+            _single_derivative(0.0),
+            _none_true,
+        ),
+        Law(
+            "a single derivative, of output 0 by input 2, makes one True, at [0, 2]",
+            INFLUENCE,
+            _single_derivative(1.0),
+            _one_true,
+        ),
+        Law("a derivative below zero counts like one above", INFLUENCE, _single_derivative(-1.0), _one_true),
+        Law("a derivative of 1e-9 counts like a large one", INFLUENCE, _single_derivative(1e-9), _one_true),
+        Law("derivatives that add up to 0 count", INFLUENCE, _cancelling, _one_true),
+    ],
+    exact_dtype=True,
+)
+
+
+@dependencies.made_of(
+    counted=wrongs(
+        INFLUENCE,
+        """
+        summed: derivatives of opposite sign cancel
+            A sum of numbers that are not 0 can be 0. Ask of each of them first whether it is 0.
+        positive: only positive derivatives are counted
+            A derivative below zero is an influence as well.
+        tolerant: small derivatives are taken for zero
+            Where a mask hides a position the derivative is *exactly* 0. A small one is a leak.
+        inverted: True stands where there is no influence
+            True is to say that the output depends on the input.
+        """,
+    ),
+    joined=wrongs(
+        INFLUENCE,
+        """
+        all: all features must depend, instead of any
+            One feature of the output that feels one feature of the input is enough.
+        first: only the first feature of each position is looked at
+            An influence may show in any of the features.
+        all inputs: an output must feel all features of the input, instead of any
+            One feature of the input is enough.
+        """,
+    ),
+    dims=wrongs(
+        INFLUENCE,
+        """
+        transposed: rows and columns are exchanged: inputs in rows, outputs in columns
+            Asked for is a table like a mask: a row for each output, a column for each input.
+        moved: the input positions are gone, and their features are left
+            When one dimension has gone, those behind it move up. Which number has the dimension that you
+            want to remove next?
+        missing: a dimension is asked for that has moved up, because another one before it is gone
+            When one dimension has gone, those behind it move up. Remove the last one first.
+        positions: the positions are joined, and the features are left
+            The dimensions are: output position, its feature, input position, its feature. Which two are to
+            go?
+        """,
+    ),
+    form=only(MASK_FORM, "numbers"),
+)
+def any_dependencies(jacobian, *, counted="", joined="any", dims="", form="bool"):
+    found = {
+        "positive": jacobian > 0,
+        "tolerant": jacobian.abs() > 1e-6,
+        "inverted": jacobian == 0,
+    }.get(counted, jacobian != 0)
+    if joined == "first":
+        return jacobian_in_form(found[:, :1, :, :1], "any", dims, form)
+    if counted == "summed" and not dims:
+        return in_form(jacobian.sum(dim=(1, 3)) != 0, form)
+    if counted == "inverted" and joined == "any":
+        joined = "all"
+    return jacobian_in_form(found, joined, dims, form)
+
+
+def jacobian_in_form(found: Tensor, joined: str, dims: str, form: str) -> Tensor:
+    """A table of yes and no for four dimensions, made one for two."""
+    inner, outer = {"all": ("all", "all"), "all inputs": ("all", "any")}.get(joined, ("any", "any"))
+    if dims == "moved":
+        return in_form(getattr(getattr(found, inner)(dim=1), outer)(dim=1), form)
+    if dims == "missing":
+        return in_form(getattr(getattr(found, inner)(dim=1), outer)(dim=3), form)
+    if dims == "positions":
+        return in_form(getattr(getattr(found, inner)(dim=2), outer)(dim=0), form)
+    table = getattr(getattr(found, inner)(dim=3), outer)(dim=1)
+    return in_form(table.mT if dims == "transposed" else table, form)
+
+
+# ---------------------------------------------------------------------------------------
+# Which layers are causal
+# ---------------------------------------------------------------------------------------
+
+
+def _layers(seed: int, dim: int) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Layers whose numbers come from the seed; some leak in a part of their output only, or a little.
+
+    They take sequences of any length, as a tester may shorten the one that it is given.
+    """
+    normal = normal_source(seed + 1)
+    W = normal(3, dim, dim, dtype=torch.float64) / 2
+    one_feature = torch.zeros(dim, dtype=torch.float64)
+    one_feature[int(normal(1).abs() * 100) % dim] = 1
+    signs = one_feature - one_feature.roll(1)
+    middle = 2 + seed % 2
+
+    def places(z: Tensor) -> Tensor:
+        return torch.ones_like(z[:, :1]).cumsum(0)  # (length, 1): 1, 2, 3, ...
+
+    def causal(z: Tensor) -> Tensor:
+        return places(z).mT <= places(z)
+
+    def attend(z: Tensor, mask: Any = None) -> Tensor:
+        scores = (z @ W[0]) @ (z @ W[1]).mT / dim**0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return torch.softmax(scores, -1) @ (z @ W[2])
+
+    def past(z: Tensor) -> Tensor:
+        return attend(z, causal(z))
+
+    def ahead(z: Tensor, distance: int, first: int = 1, before_last: int = 0) -> Tensor:
+        """Each later neighbour at a distance, for positions from `first` on, but not the last ones."""
+        own, other, length = places(z), places(z).mT, z.shape[0]
+        matrix = (other - own == distance) & (own >= first) & (other <= length - before_last)
+        return matrix.double() @ z
+
+    def of_one(z: Tensor, place: int) -> Tensor:
+        """For one position, the next one."""
+        return ((places(z) == place) & (places(z).mT == place + 1)).double() @ z
+
+    def strictly_before(z: Tensor) -> Tensor:
+        matrix = (places(z).mT < places(z)).double()
+        return matrix / torch.clamp(matrix.sum(-1, keepdim=True), min=1) @ z @ W[2]
+
+    def score(z: Tensor) -> Tensor:
+        return (z @ W[0]) @ (z @ W[1]).mT / 2
+
+    def last_for_the_one_before(z: Tensor) -> Tensor:
+        length = z.shape[0]
+        return ((places(z) == length - 1) & (places(z).mT == length)).double() @ z
+
+    return {
+        "causal attention": lambda z: past(z),
+        "attention without a mask": lambda z: attend(z),
+        "attention to the last three positions": lambda z: attend(
+            z, causal(z) & (places(z) - places(z).mT <= 2)
+        ),
+        "the mean of the earlier positions, without its own": lambda z: strictly_before(z),
+        "the mean of the earlier positions, added to x": lambda z: z + strictly_before(z),
+        "every position by itself": lambda z: torch.tanh(z @ W[0]),
+        "scores multiplied by a causal mask": lambda z: torch.softmax(score(z) * causal(z), -1) @ z @ W[2],
+        "weights multiplied by a causal mask, not renormalised": lambda z: (
+            torch.softmax(score(z), -1) * causal(z) @ z @ W[2]
+        ),
+        "causal attention, from which the mean over all positions is subtracted": lambda z: (
+            past(z) - past(z).mean(0)
+        ),
+        "causal attention, and a thousandth of attention without a mask": lambda z: (
+            past(z) + attend(z) / 1000
+        ),
+        "causal attention, and the position after the next, but never the last": lambda z: (
+            past(z) + ahead(z, 2, before_last=1)
+        ),
+        "every position but the first, plus or minus a feature of the next": lambda z: (
+            z + signs * ahead(z, 1, first=2)[:, :1]
+        ),
+        "causal attention, and in the middle the direction of the next position": lambda z: (
+            past(z) + ahead(torch.nn.functional.normalize(z, dim=-1), 1, first=2, before_last=1)
+        ),
+        "causal attention, and for one position one feature of the next": lambda z: (
+            past(z) + of_one(z, middle) * one_feature
+        ),
+        "causal attention, and for one position one feature of the next, with the opposite sign": lambda z: (
+            past(z) - of_one(z, middle) * one_feature
+        ),
+        "causal attention, and the last position for the one before it": lambda z: (
+            past(z) + last_for_the_one_before(z)
+        ),
+        "causal attention, and the second position for the first": lambda z: past(z) + of_one(z, 1),
+        "causal attention, and how far the features of the next lie from their mean": lambda z: (
+            past(z) + ahead(z - z.mean(-1, keepdim=True), 1)
+        ),
+        "causal attention, and the square of the next position": lambda z: past(z) + ahead(z * z, 1),
+        "causal attention, made large": lambda z: 1e4 * past(z),
+    }
+
+
+def _is_causal(layer: Callable[[Tensor], Tensor], x: Tensor) -> bool:
+    return not masking.influence(layer, x).triu(1).any()
+
+
+def _is_causal_cases(seed: int) -> list[Case]:
+    normal, whole = normal_source(seed), _whole(seed)
+    cases = []
+    layers = _layers(seed, 4)
+    for name in in_any_order(layers, seed):
+        x = normal(whole(5, 8), 4, dtype=torch.float64)
+        cases.append(Case({"layer": trace(layers[name]), "x": x}, f"the layer is: {name}"))
+    return cases
+
+
+is_causal = Task(
+    "is_causal",
+    _is_causal,
+    {
+        "layer": trace(lambda x: 2 * x),
+        "x": torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64),
+    },
+    _is_causal_cases,
+    way=AskAboutLayer(),
+    builds_on=("dependencies",),
+)
+
+
+def _table(layer: Any, x: Tensor, counted: str) -> Tensor:
+    jacobian = torch.autograd.functional.jacobian(layer, x)
+    if counted == "summed":
+        return jacobian.sum(dim=(1, 3)).abs() > 1e-12
+    if counted == "positive":
+        return (jacobian > 0).any(3).any(1)
+    if counted == "first feature":
+        return (jacobian[:, 0] != 0).any(-1)
+    if counted == "tolerant":
+        return (jacobian.abs() > 1e-2).any(3).any(1)
+    return (jacobian != 0).any(3).any(1)
+
+
+@is_causal.made_of(
+    counted=wrongs(
+        WHICH_ARE_CAUSAL,
+        """
+        summed: derivatives of opposite sign cancel
+            One of the layers adds a feature of the next position here and subtracts it there. A sum does
+            not feel it. Look at each derivative.
+        positive: differences count in one direction only
+            A derivative or difference below zero is an influence as well. Take absolute values, or compare
+            with `!=`.
+        first feature: only one feature is looked at
+            A leak may show in any feature of an output. Compare them all.
+        tolerant: small leaks are overlooked
+            One of the layers adds a thousandth of attention without a mask. Where a mask hides, the
+            influence is exactly 0.
+        """,
+    ),
+    part=wrongs(
+        WHICH_ARE_CAUSAL,
+        """
+        corner: only the influence of the last position on the first is looked at
+            A layer may look one position ahead and no further. Every output must be independent of *every*
+            later input.
+        next: only the influence of the next position is looked at
+            A layer may skip the next position and look at the one after it. Every output must be
+            independent of *every* later input.
+        first: only the first output is looked at
+            A layer may leak at any position. Every output must be independent of every later input.
+        last: only the influence of the last input is looked at
+            A layer may leak any later position. Every output must be independent of *every* later input.
+        middle: the last pair of positions is left out
+            The last output but one must not see the last input. Where does your loop end?
+        not first: the first output is left out
+            The first output must not see anything but the first input. Where does your loop begin?
+        far: the next position may be seen: only those behind it are forbidden
+            `triu(2)` begins two places beside the diagonal. Where does the future begin?
+        past: the past is forbidden instead of the future
+            Rows are outputs, columns inputs. Which side of the diagonal is the future?
+        diagonal: a position may not depend on itself either
+            The diagonal belongs to the past: a position may see itself. (masking#diagonal)
+        whole past: a layer is called causal only if it uses the whole past
+            Nothing asks a layer to look at everything it may see. Only the future is forbidden.
+        any row: one output without a leak is enough
+            *Every* output must be independent of every later input.
+        """,
+    ),
+    answer=wrongs(
+        WHICH_ARE_CAUSAL,
+        """
+        inverted: True stands for a layer that leaks
+            A causal layer is one in which no output depends on the future. Which answer does your function
+            give for it?
+        no: the answer is always no
+            Some of the layers are causal. Try them.
+        yes: the answer is always yes
+            Some of the layers leak. Try them.
+        """,
+    ),
+)
+def any_causality(layer, x, *, counted="", part="future", answer=""):
+    table = _table(layer, x, counted)
+    ones = torch.ones_like(table)
+    looked_at = {
+        "corner": ones.triu(len(x) - 1),
+        "next": ones.triu(1).tril(1),
+        "far": ones.triu(2),
+        "past": ones.tril(-1),
+        "diagonal": ones.triu(),
+    }.get(part, ones.triu(1)).clone()
+    if part == "first":
+        looked_at[1:] = False
+    if part == "last":
+        looked_at[:, :-1] = False
+    if part == "middle":
+        looked_at[-2] = False
+    if part == "not first":
+        looked_at[0] = False
+    found = not bool((table & looked_at).any())
+    if part == "whole past":
+        found = torch.equal(table, ones.tril())
+    if part == "any row":
+        found = not bool((table & looked_at).any(1)[:-1].all())
+    return {"inverted": not found, "no": False, "yes": True}.get(answer, found)
+
+
+@is_causal.mistake(
+    "the later inputs only change places with each other",
+    hint="""Attention without positions does not feel in which order the later inputs stand. Change what they
+    *are*.""",
+    read=WHICH_ARE_CAUSAL,
+)
+def causality_by_exchange(layer, x):
+    before = layer(x)
+    for i in range(1, len(x)):
+        turned = torch.cat([x[:i], x[i:].flip(0)])
+        if not torch.allclose(layer(turned)[:i], before[:i], rtol=0, atol=1e-12):
+            return False
+    return True
+
+
+@is_causal.mistake(
+    "NaN is put in for the later inputs, and 0 times NaN is NaN",
+    hint="""A mask gives later inputs the weight 0, and 0 times NaN is NaN: so it shows in layers that do
+    not leak.
+    Put in other numbers instead.""",
+    read=WHICH_ARE_CAUSAL,
+)
+def causality_by_nan(layer, x):
+    for i in range(1, len(x)):
+        spoiled = x.clone()
+        spoiled[i:] = math.nan
+        if layer(spoiled)[:i].isnan().any():
+            return False
+    return True
+
+
+@is_causal.mistake(
+    "the later inputs are changed, but in a way that a layer need not notice",
+    hint="""Making an input longer changes nothing in a layer that looks at directions only, and adding one
+    number
+    to all its features nothing in one that looks at differences. Put in quite other numbers.""",
+    read=WHICH_ARE_CAUSAL,
+)
+def causality_of_length_only(layer, x):
+    before = layer(x)
+    for i in range(1, len(x)):
+        longer = torch.cat([x[:i], 2 * x[i:]])
+        if not torch.allclose(layer(longer)[:i], before[:i], rtol=0, atol=1e-12):
+            return False
+    return True
+
+
+@is_causal.mistake(
+    "the same number is added to all features of the later inputs",
+    hint="""A layer that looks at differences between features does not notice that. Put in quite other
+    numbers.""",
+    read=WHICH_ARE_CAUSAL,
+)
+def causality_by_a_constant(layer, x):
+    before = layer(x)
+    for i in range(1, len(x)):
+        moved = torch.cat([x[:i], x[i:] + 1])
+        if not torch.allclose(layer(moved)[:i], before[:i], rtol=0, atol=1e-12):
+            return False
+    return True
+
+
+@is_causal.mistake(
+    "the derivatives are taken at zeros, where some vanish by chance",
+    hint="""The derivative of a square at 0 is 0, and yet the square depends on its input. Take the x that is
+    given.""",
+    read=INFLUENCE,
+)
+def causality_at_zeros(layer, x):
+    jacobian = torch.autograd.functional.jacobian(layer, torch.zeros_like(x))
+    return not bool((jacobian != 0).any(3).any(1).triu(1).any())
+
+
+# ---------------------------------------------------------------------------------------
+# Dropout on the weights
+# ---------------------------------------------------------------------------------------
+
+
+def _weight_dropout(weights: Tensor, keep: Tensor, dropout_p: float, training: bool) -> Tensor:
+    return weights * keep / (1 - dropout_p) if training else weights.clone()
+
+
+def _weight_dropout_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+
+    def case(*shape: int, dropout_p: float, training: bool, note: str, **how: Any) -> Case:
+        weights = torch.softmax(normal(*shape, **how), -1)
+        inputs = {
+            "weights": weights,
+            "keep": _random_mask(normal, *shape),
+            "dropout_p": dropout_p,
+            "training": training,
+        }
+        return Case(inputs, note)
+
+    return [
+        case(3, 5, dropout_p=0.25, training=True, note="training"),
+        case(2, 4, 4, dropout_p=0.4, training=True, note="a batch in training"),
+        case(3, 4, dropout_p=0.25, training=False, note="evaluation"),
+        case(4, 3, dropout_p=0.1, training=True, note="double precision", dtype=torch.float64),
+        case(1, 5, dropout_p=0.5, training=True, note="a single query"),
+    ]
+
+
+def _dropped(keep: bool | None, training: bool, dropout_p: float = 0.2) -> Callable[[Normal], dict[str, Any]]:
+    def inputs(normal: Normal) -> dict[str, Any]:
+        mask = _random_mask(normal, 3, 4) if keep is None else torch.full((3, 4), keep)
+        weights = torch.softmax(normal(3, 4), -1)
+        return {"weights": weights, "keep": mask, "dropout_p": dropout_p, "training": training}
+
+    return inputs
+
+
+def _as_they_were(inputs: dict[str, Any], value: Tensor) -> str | None:
+    return laws.is_not(
+        value, inputs["weights"], "at {place} yours gives {yours}, and the weight was {expected}"
+    )
+
+
+def _gone(inputs: dict[str, Any], value: Tensor) -> str | None:
+    left = value[~inputs["keep"]]
+    return f"yours leaves {left[left != 0][0].item():.4g}" if (left != 0).any() else None
+
+
+def _enlarged(inputs: dict[str, Any], value: Tensor) -> str | None:
+    factor = value[inputs["keep"]] / inputs["weights"][inputs["keep"]]
+    return laws.is_not(factor, torch.full_like(factor, 1.25), "in yours it is {yours} times as large")
+
+
+weight_dropout = Task(
+    "weight_dropout",
+    _weight_dropout,
+    {
+        "weights": torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]]),
+        "keep": torch.tensor([[True, False, True], [True, True, False]]),
+        "dropout_p": 0.5,
+        "training": True,
+    },
+    _weight_dropout_cases,
+    laws=[
+        Law("in evaluation the weights stay as they are", DROPOUT, _dropped(None, False), _as_they_were),
+        Law("in training a weight that is not kept is 0", DROPOUT, _dropped(None, True), _gone),
+        Law(
+            "in training with a chance of 0.2 a weight that is kept gets 1/0.8 = 1.25 times as large",
+            DROPOUT,
+            _dropped(None, True),
+            _enlarged,
+        ),
+    ],
+    refuses=("dropout", "dropout_"),
+)
+
+
+@weight_dropout.made_of(
+    factor=wrongs(
+        DROPOUT,
+        """
+        none: the weights that stay are not enlarged
+            On average a part of the weights is lost. By what must the others be multiplied so that the mean
+            over many draws is what it was?
+        renormalised: each row is renormalised to sum to 1
+            That would undo the chance: a row sums to 1 on *average* only. The factor is the same for all
+            weights and all draws.
+        by p: the weights are divided by the chance of being dropped
+            A weight stays with the chance 1 - p. What is its mean, if it is c times as large when it stays?
+        multiplied: the weights that stay are made smaller instead of larger
+            Some weights are gone, so what is left has to make up for them.
+        share kept: the factor is taken from this draw: the share of the weights that happened to stay
+            The chance is what counts, not what came of it this time.
+        plus p: the weights are divided by 1 + p
+            Some weights are gone, so what is left has to become larger.
+        """,
+    ),
+    when=wrongs(
+        DROPOUT,
+        """
+        always: weights are dropped in evaluation, too
+            Dropout is for training. What is the last argument for?
+        exchanged: training and evaluation are exchanged
+            Dropout is for training: with `training` True weights are dropped.
+        never: nothing is dropped
+            In training the weights that are not kept are to be 0.
+        corrected: the correction is made in evaluation instead of in training
+            That is how dropout was first done. Asked for is the form in which evaluation needs nothing at
+            all.
+        """,
+    ),
+    kept=wrongs(
+        DROPOUT,
+        """
+        inverted: the weights that should stay are dropped, and the others stay
+            True means that a weight is kept.
+        """,
+    ),
+)
+def any_dropout(weights, keep, dropout_p, training, *, factor="", when="training", kept=""):
+    keep = ~keep if kept == "inverted" else keep
+    if when == "corrected":
+        return weights * keep if training else weights * (1 - dropout_p)
+    dropping = {"always": True, "exchanged": not training, "never": False}.get(when, training)
+    if not dropping:
+        return weights.clone()
+    left = weights * keep
+    if factor == "renormalised":
+        return left / left.sum(-1, keepdim=True)
+    share = keep.to(weights.dtype).mean()
+    return left * {
+        "none": 1.0,
+        "by p": 1 / dropout_p,
+        "multiplied": 1 - dropout_p,
+        "share kept": 1 / share,
+        "plus p": 1 / (1 + dropout_p),
+    }.get(factor, 1 / (1 - dropout_p))
