@@ -1,6 +1,6 @@
 """Draw the pictures of the front page: `python book/pictures.py` writes them into book/images/.
 
-Each shows the idea of one unit. They are SVG of a few hundred bytes, on a white ground, in two hues that
+Each shows the idea of one unit. They are SVG of a few hundred bytes, without a ground, in two hues that
 colour-blind readers can tell apart.
 """
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 160, 100
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
+BLUE, ORANGE, GREY = "#0b6fb0", "#b34700", "#808080"
 
 
 def square(x, y, side, colour, strength=1.0):
@@ -105,7 +105,7 @@ def transformer():
     for x, colour in [(34, BLUE), (94, ORANGE)]:
         picture += line([(x - 10, 62), (x - 10, 26), (x + 42, 26), (x + 42, 62)], GREY)
         picture += f'<rect x="{x}" y="46" width="32" height="32" rx="4" fill="{colour}"/>'
-        picture += f'<circle cx="{x + 42}" cy="62" r="5" fill="#fff" stroke="{GREY}" stroke-width="2"/>'
+        picture += f'<circle cx="{x + 42}" cy="62" r="5" fill="#ffffff" stroke="{GREY}" stroke-width="2"/>'
     return picture
 
 
@@ -116,7 +116,7 @@ def svg(picture):
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}">'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>{picture()}</svg>\n'
+        f"{picture()}</svg>\n"
     )
 
 

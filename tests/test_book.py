@@ -246,7 +246,7 @@ def loaded_by(name, page, html):
     files = {html / name}
     for tag, attribute in [("script", "src"), ("link", "href"), ("img", "src")]:
         for element in page.find_all(tag, {attribute: True}):
-            if tag != "link" or "stylesheet" in element["rel"]:
+            if (tag != "link" or "stylesheet" in element["rel"]) and element.get("loading") != "lazy":
                 files.add((html / name).parent / element[attribute].split("?")[0])
     files.add(html / "_static/vendor/fontawesome/webfonts/fa-solid-900.woff2")
     if page.find("math"):
@@ -544,6 +544,47 @@ def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages
     assert not faults, "\n".join(f"{name}: {fault}" for name, fault in faults.items())
 
 
+# Of each pair of figures the one that is seen, if there are two and it is loaded.
+SEEN_FIGURES = """[...document.querySelectorAll("article img:is(.only-light, .only-dark)")]
+    .filter(image => image.checkVisibility()).map(image => image.className)"""
+
+
+@pytest.mark.parametrize(("scheme", "ground"), [("light", "#ffffff"), ("dark", "#14181e")])
+def test_figures_have_the_colours_of_the_theme(scheme, ground, html, pages, browser):
+    context = browser.new_context(color_scheme=scheme)
+    page, problems = opened(context, f"{html.as_uri()}/book/masking.html")
+    figures = len(pages["book/masking.html"].select("article img.only-light"))
+    assert page.evaluate(SEEN_FIGURES) == [f"only-{scheme}"] * figures
+    assert figures
+    # The ground on which test_plots.py measures the contrasts.
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert [int(part) for part in re.findall(r"\d+", colour)] == list(bytes.fromhex(ground[1:]))
+    page.locator(f"img.only-{scheme}").last.scroll_into_view_if_needed()
+    page.wait_for_load_state("networkidle")
+    loaded = f"document.querySelectorAll('img.only-{scheme}').item({figures} - 1).naturalWidth"
+    assert page.evaluate(loaded)
+    assert not problems
+    context.close()
+
+
+# Code or a table that is wider than its box, without the shadow that says so.
+UNSIGNED = """[...document.querySelectorAll("article *")].filter(box => {
+    const style = getComputedStyle(box);
+    return box.scrollWidth > box.clientWidth + 1 && ["auto", "scroll"].includes(style.overflowX)
+        && !box.matches("div.math") && (style.backgroundImage.match(/gradient/g) ?? []).length < 4;
+}).map(box => box.outerHTML.slice(0, 200))"""
+
+
+def test_what_scrolls_on_a_phone_says_so(html, pages, browser):
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    for name in ("book/masking.html", "book/instructors.html"):
+        page, _ = opened(context, f"{html.as_uri()}/{name}")
+        assert page.locator("article pre").count()
+        assert page.evaluate(UNSIGNED) == [], name
+        page.close()
+    context.close()
+
+
 LOADED_FONTS = (
     "document.fonts.ready.then(fonts => [...fonts].filter(f => f.status == 'loaded').map(f => f.family))"
 )
@@ -637,7 +678,7 @@ def test_the_book_prints_whole(one_page, pages, browser, tmp_path):
     pdf = program("pdf")
     page = pdf.open_book(browser, one_page)
     figures = page.locator("article img")
-    assert figures.count() == sum(len(soup.select("article img")) for soup in pages.values())
+    assert figures.count() == sum(len(soup.select("article img:not(.only-dark)")) for soup in pages.values())
     assert figures.evaluate_all("images => images.every(image => image.complete && image.naturalWidth)")
     # As wide as the paper between its margins; 96 px are an inch, 25.4 mm.
     page.set_viewport_size({"width": int((210 - 2 * 17) / 25.4 * 96 / pdf.PAPER["scale"]), "height": 1000})

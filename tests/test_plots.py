@@ -1,6 +1,10 @@
 """Figures say what they should: labels, numbers and colours are read back from what was drawn."""
 
+import importlib.util
+import io
 import math
+import re
+from pathlib import Path
 
 import matplotlib
 
@@ -10,9 +14,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from matplotlib.colors import to_rgb
+from bs4 import BeautifulSoup
+from matplotlib.colors import rgb_to_hsv, to_rgb
 
 from attncourse import plots
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -155,8 +162,190 @@ def test_lines_differ_in_style_as_well_as_in_colour():
     assert len({str(line._unscaled_dash_pattern) for line in lines}) == len(lines)
 
 
-def test_line_colours_stand_out_from_the_white_of_every_figure():
+# --- colours, in both themes ---
+
+DARK_PAGE = "#14181e"  # test_book.py holds that it is
+
+
+def figures():
+    """The module of the book's extension that makes the figures of the dark theme."""
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "book/_ext/figures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+#: How people see who lack one kind of cone: Machado, Oliveira and Fernandes (2009), severity 1, linear RGB.
+SEEN = {
+    "everyone": np.eye(3),
+    "protanopia": np.array([[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]]),
+    "deuteranopia": np.array(
+        [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]]
+    ),
+    "tritanopia": np.array([[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]]),
+}
+
+
+def lab(colour, seen):
+    """CIE 1976 coordinates, in which distances are about what eyes see."""
+    channels = np.array(to_rgb(colour))
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = to_xyz @ np.clip(seen @ linear, 0, 1) / (0.9505, 1, 1.089)
+    fx, fy, fz = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in (x, y, z))
+    return np.array([116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("people", SEEN)
+def test_everyone_can_tell_the_colours_apart(people, dark):
+    colours = [figures().mirrored(colour) if dark else colour for colour in plots.COLOURS]
+    places = [lab(colour, SEEN[people]) for colour in colours]
+    distances = [np.linalg.norm(a - b) for i, a in enumerate(places) for b in places[:i]]
+    assert min(distances) > 14  # about six times what is just noticed
+
+
+def test_words_can_be_read_in_every_colour_in_both_themes():
+    for colour in plots.COLOURS:
+        assert contrast(colour, "white") >= 4.5
+        assert contrast(figures().mirrored(colour), DARK_PAGE) >= 4.5
+    for tint in plots.TINTS:
+        assert contrast("black", tint) >= 7
+        assert contrast("white", figures().mirrored(tint)) >= 7
+
+
+def test_the_mirror_keeps_every_contrast():
+    colours = [*plots.COLOURS, *plots.TINTS, "#ffffff", "#ff0000", "#0000ff", "#00ff00", "#777777", "#fcfdbf"]
+    mirror = figures().mirrored
+    for one in colours:
+        for other in colours:
+            assert contrast(mirror(one), mirror(other)) == pytest.approx(contrast(one, other), rel=0.04)
+    assert mirror("#ffffff") == "#000000"
+    assert mirror("#000000") == "#ffffff"
+
+
+def test_the_mirror_keeps_a_hue_and_leaves_grey_grey():
+    for colour in plots.COLOURS[:3] + plots.TINTS[:3]:
+        before, after = (rgb_to_hsv(to_rgb(c))[0] for c in (colour, figures().mirrored(colour)))
+        assert abs(before - after) < 0.06
+    for grey in ("#dadada", "#808080"):
+        assert len(set(to_rgb(figures().mirrored(grey)))) == 1
+
+
+def test_a_figure_for_the_dark_has_no_ground_and_the_same_shapes():
     plots.use_style()
-    figure, _ = plt.subplots()
-    assert to_rgb(figure.get_facecolor()) == (1, 1, 1)
-    assert min(contrast(colour, "white") for colour in plots.COLOURS) >= 3  # WCAG 2's least for graphics
+    _, ax = drawn(2, 3, title="a title")
+    ax.plot([0, 1], [0, 1])
+    with io.StringIO() as file:
+        ax.figure.savefig(file, format="svg")
+        light = file.getvalue()
+    dark = figures().for_the_dark(light)
+    assert 'id="patch_1"' in light
+    assert 'id="patch_1"' not in dark
+    assert re.findall(r' d="[^"]*"', light)[1:] == re.findall(r' d="[^"]*"', dark)
+    for colour in set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", light)):
+        assert figures().mirrored(colour) in dark
+    assert '<svg fill="#ffffff"' in dark  # what names no colour is black
+    assert re.findall('href="[^"]*"', light) == re.findall('href="[^"]*"', dark)
+
+
+# --- the drawing that grows ---
+
+
+def said(ax):
+    return [text.get_text() for text in ax.texts if text.get_text()]
+
+
+def test_the_flow_names_every_stage():
+    words = said(plots.flow())
+    assert words == ["$X$", "$Q$", "$K$", "$V$", "scores", "weights", "softargmax", "$Y$"]
+
+
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        ({"mask": torch.ones(4, 4, dtype=torch.bool).tril()}, {"mask"}),
+        ({"dropout": True}, {"softargmax,\ndropout"}),
+        ({"heads": 3}, {"$Y_h$", "side by side,\ntimes $W^O$"}),
+        ({"positions": True}, {"$P$", "+"}),
+        ({"block": True}, {"attention", "MLP", "+"}),
+    ],
+)
+def test_the_flow_grows(options, more):
+    assert set(said(plots.flow(**options))) - set(said(plots.flow())) == more
+
+
+def test_the_flow_hides_what_the_mask_forbids_and_keeps_what_is_cached():
+    def hatched(ax, pattern):
+        return sum(patch.get_hatch() == pattern for patch in ax.patches)
+
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()
+    assert hatched(plots.flow(), "////") == 0
+    assert hatched(plots.flow(mask=mask), "////") == 6
+    assert hatched(plots.flow(cached=3), "....") == 3 * 3 * 2  # three rows of three in keys and values
+
+
+def test_the_flow_pales_what_is_not_in_focus():
+    full = plots.flow(focus=["scores"])
+    pale = {text.get_text() for text in full.texts if text.get_color() != "black"} - {""}
+    assert pale == set(said(full)) - {"scores"}
+    assert all(contrast(text.get_color(), "white") >= 5.3 for text in full.texts)
+
+
+@pytest.mark.parametrize("options", [{}, {"heads": 4, "block": True, "positions": True, "dropout": True}])
+def test_nothing_of_the_flow_is_cut_off_or_covers_a_word(options):
+    plots.use_style()
+    ax = plots.flow(mask=torch.ones(4, 4, dtype=torch.bool).tril(), **options)
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.texts if text.get_text()]
+    for i, box in enumerate(boxes):
+        assert ax.figure.bbox.x0 <= box.x0 < box.x1 <= ax.figure.bbox.x1
+        assert ax.figure.bbox.y0 <= box.y0 < box.y1 <= ax.figure.bbox.y1
+        assert not any(box.overlaps(other) for other in boxes[:i])
+    assert min(text.get_fontsize() for text in ax.texts) >= 9
+    assert ax.figure.get_figwidth() <= 4.3
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"focus": ["scroes"]}, "focus has .*scroes"),
+        ({"mask": torch.ones(3, 3, dtype=torch.bool)}, r"mask has shape \(3, 3\)"),
+        ({"mask": torch.ones(4, 4)}, "float32"),
+        ({"heads": 0}, "heads is 0"),
+        ({"cached": 4}, "cached is 4"),
+    ],
+)
+def test_the_flow_refuses(options, wrong):
+    with pytest.raises(ValueError, match=wrong):
+        plots.flow(**options)
+
+
+# --- tables ---
+
+
+def test_a_table_has_its_names_and_its_numbers():
+    columns = {
+        "word": ["shot", "by & by"],
+        "score": torch.tensor([3.0, -0.001]),
+        "count": [1234, -5],
+        "seen": [True, False],
+        "limit": [math.inf, -math.inf],
+    }
+    table = plots.Table(columns, ".2f", caption="One <query>")
+    page = BeautifulSoup(table._repr_html_(), "html.parser")
+    assert page.caption.text == "One <query>"
+    assert [cell.text for cell in page.select("th[scope=col]")] == list(columns)
+    assert [cell.text for cell in page.select("th[scope=row]")] == ["shot", "by & by"]
+    rows = [[cell.text for cell in row.select("td")] for row in page.select("tbody tr")]
+    assert rows == [["3.00", "1,234", "yes", "∞"], ["0.00", "−5", "no", "−∞"]]
+    lines = repr(table).splitlines()
+    assert lines[1].split() == ["shot", "3.00", "1,234", "yes", "∞"]
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_a_table_refuses_columns_of_different_length():
+    with pytest.raises(ValueError, match=r"column 'b' has 1 entries: expected 2, as column 'a'"):
+        plots.Table({"a": [1, 2], "b": [1]})
+    with pytest.raises(ValueError, match="empty"):
+        plots.Table({})

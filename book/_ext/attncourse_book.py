@@ -6,7 +6,8 @@
 - A link may name a label in another page: `chapter.md#label`.
 - What a cell prints is shown as it was printed, in however many pieces it came.
 - Formulas become MathML when the book is built, so that pages need no script for them.
-- Pictures have their sizes in the HTML.
+- Pictures have their sizes in the HTML, and those that are SVG a second version for the dark theme.
+- A folded cell says what is in it.
 - Pages load only those of the theme's scripts, styles and icons that they use.
 - Small corrections to the HTML, so that every page passes an accessibility check and works
   when it is opened as a file.
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from bs4 import BeautifulSoup
 from docutils import nodes
+from figures import for_the_dark
 from math_core import LatexError, LatexToMathML
 from myst_nb.core import render
 from myst_nb.core.utils import coalesce_streams
@@ -227,17 +229,61 @@ def mend_body(app: Sphinx, pagename: str, templatename: str, context: dict, doct
         context["body"] = str(body)
 
 
-def reserve_room_for_pictures(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
-    """Say how large each picture is, so that the text below it does not move when it arrives."""
+def place_pictures(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Say how large each picture is, so that the text below it does not move when it arrives.
+
+    One that is an SVG stands there twice, once in each theme's colours; paper is light.
+    """
     sources = {name: Path(app.srcdir, uri) for uri, name in app.builder.images.items()}
 
-    def with_size(tag: re.Match) -> str:
-        size = get_image_size(sources[tag["name"]]) if tag["name"] in sources else None
-        return f'<img width="{size[0]}" height="{size[1]}"{tag["rest"]}' if size else tag[0]
+    def placed(tag: re.Match) -> str:
+        if tag["name"] not in sources:
+            return tag[0]
+        width, height = get_image_size(sources[tag["name"]])
+        image = f'<img width="{width}" height="{height}"{tag["rest"]}'
+        if not tag["name"].endswith(".svg") or app.builder.name != "html":
+            return image + tag["end"]
+        dark = f'<img class="only-dark" loading="lazy"{image.removeprefix("<img")}'.replace(
+            tag["name"], dark_name(tag["name"])
+        )
+        return f'<img class="only-light"{image.removeprefix("<img")}{tag["end"]}{dark}{tag["end"]}'
 
     if "body" in context:
-        pictures = r'<img(?P<rest>(?: (?!width=)[\w-]+="[^"]*")* src="[^"]*_images/(?P<name>[^"/]+)")'
-        context["body"] = re.sub(pictures, with_size, context["body"])
+        pictures = (
+            r'<img(?P<rest>(?: (?!width=)[\w-]+="[^"]*")* src="[^"]*_images/(?P<name>[^"/]+)"'
+            r'(?: [\w-]+="[^"]*")*)(?P<end> ?/?>)'
+        )
+        context["body"] = re.sub(pictures, placed, context["body"])
+
+
+def dark_name(name: str) -> str:
+    return f"{name.removesuffix('.svg')}-dark.svg"
+
+
+def write_dark_pictures(app: Sphinx, exception) -> None:
+    """Write the second version of each SVG beside the first."""
+    if exception or app.builder.name != "html":
+        return
+    for name in app.builder.images.values():
+        if name.endswith(".svg"):
+            light = Path(app.outdir, app.builder.imagedir, name)
+            light.with_name(dark_name(name)).write_text(for_the_dark(light.read_text()))
+
+
+# What a folded cell says, by its tags; the first that fits.
+FOLDS = {
+    "after-task": "After the task: the code",
+    "hide-cell": "The set-up: what the page loads",
+    "hide-input": "The code of the figure",
+}
+
+
+def name_folds(app: Sphinx, doctree: nodes.document) -> None:
+    """Say what is folded, in words of the course instead of MyST-NB's."""
+    for cell in doctree.findall(nodes.container):
+        if cell.get("hide_mode"):
+            words = next((text for tag, text in FOLDS.items() if f"tag_{tag}" in cell["classes"]), None)
+            cell["prompt_show"] = cell["prompt_hide"] = words or cell["prompt_show"]
 
 
 def load_interactive_figures(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
@@ -273,13 +319,15 @@ def setup(app: Sphinx) -> dict:
     app.connect("config-inited", set_execution_cache)
     app.connect("doctree-read", warn_of_undescribed_figures)
     app.connect("doctree-read", link_to_labels)
+    app.connect("doctree-read", name_folds)
     app.connect("html-page-context", mend_body)
-    app.connect("html-page-context", reserve_room_for_pictures)
+    app.connect("html-page-context", place_pictures)
     app.connect("html-page-context", load_interactive_figures)
     app.connect("html-page-context", name_sidebar_toggles, priority=900)  # after the theme
     app.connect("html-page-context", keep_what_pages_need)
     app.connect("build-finished", forget_a_failed_build)
     app.connect("build-finished", keep_what_the_theme_needs)
+    app.connect("build-finished", write_dark_pictures)
     render.coalesce_streams = join_streams  # it has no setting
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))
     # The search page fetches every hit to quote from it, which a browser refuses to a page opened as a file.
