@@ -7,18 +7,91 @@ JavaScript the tables show the case with which the controls begin.
 """
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
+import torch
 from IPython.display import HTML
 from torch import Tensor
 
-from attncourse.attention_operator import attention, attention_weights
+from attncourse.attention_operator import attention, attention_weights, softargmax
 from attncourse.masking import causal_mask, influence
 from attncourse.permutation import permute
 from attncourse.positional import binary_encoding, sinusoidal_encoding
 
-__all__ = ["attention_operator", "masking", "permutation", "positional"]
+__all__ = ["attention_operator", "intro", "masking", "multihead", "permutation", "positional"]
+
+
+#: The factors of the soft look-up; the reader begins with 4.
+LOOK_UP_FACTORS = (0, 0.5, 1, 2, 4, 8, 16, 100)
+
+
+def intro(hours: Sequence[int], degrees: Sequence[float]) -> HTML:
+    """Let the reader ask a soft dictionary for any hour, and set how sharply it tells near from far.
+
+    Parameters
+    ----------
+    hours : sequence of int
+        The keys, from 0 to 24, on the face of a clock of 24 hours.
+    degrees : sequence of float, of the same length
+        The values.
+
+    Returns
+    -------
+    IPython.display.HTML
+        For the hour 9 and the factor 4.
+    """
+    asked, factor = 9, 4.0
+    key = _clock(torch.tensor(hours, dtype=torch.float32))  # (num_keys, 2)
+    value = torch.tensor(degrees).unsqueeze(1)  # (num_keys, 1)
+    similarity = _clock(torch.tensor([asked])) @ key.T  # (1, num_keys)
+    weights = softargmax(factor * similarity)[0]  # (num_keys,)
+    rows = [
+        (f"{hour}", [_cell(_two(similarity[0, k])), _share(weights[k]), _cell(f"{degrees[k]:g}")])
+        for k, hour in enumerate(hours)
+    ]
+    foot = ("sum, answer", [_cell(""), _cell(_two(weights.sum())), _cell(_two(weights @ value))])
+    table = _table(
+        "bars", f"Hour {asked}, factor 4", [["hour", "similarity", "weight", "degrees"]], rows, foot
+    )
+    moments = torch.linspace(0, 24, 97)
+    answers = (softargmax(factor * _clock(moments) @ key.T) @ value)[:, 0]  # (97,)
+    given = {
+        "hours": list(hours),
+        "degrees": list(degrees),
+        "asked": asked,
+        "factor": factor,
+        "factors": LOOK_UP_FACTORS,
+    }
+    lowest, highest = min(degrees), max(degrees)
+
+    def place(hour: float, degree: float) -> str:
+        return f"{30 + 11 * hour:.1f},{130 - 110 * (degree - lowest) / (highest - lowest):.1f}"
+
+    def mark(name: str, radius: int, at: str) -> str:
+        x, y = at.split(",")
+        return f'<circle class="try-{name}" r="{radius}" cx="{x}" cy="{y}"/>'
+
+    curve = " ".join(place(float(h), float(a)) for h, a in zip(moments, answers, strict=True))
+    dots = "".join(mark("dot", 5, place(h, d)) for h, d in zip(hours, degrees, strict=True))
+    answer = mark("answer", 7, place(asked, float(weights @ value)))
+    ticks = "".join(f'<text x="{30 + 11 * hour}" y="160">{hour}</text>' for hour in range(0, 25, 6))
+    picture = (
+        '<figure><svg viewBox="0 0 310 165" role="img" aria-label="The answer for every hour, as a curve; '
+        'a dot for each stored hour, and a ring for the hour that is asked for.">'
+        f'<path class="try-line" d="M30 12V142H300"/><g>{ticks}</g>'
+        f'<text x="2" y="24">{highest:g}</text><text x="2" y="134">{lowest:g}</text>'
+        f'<polyline class="try-curve" points="{curve}"/>{dots}{answer}</svg>'
+        "<figcaption>Degrees over hours. Dots: what is stored. Ring: the answer.</figcaption></figure>"
+    )
+    return _element("intro", given, [picture, table])
+
+
+def _clock(hour: Tensor) -> Tensor:
+    """Hours as points on a circle: (..., 2)."""
+    angle = hour * 2 * math.pi / 24
+    return torch.stack([angle.cos(), angle.sin()], dim=-1)
 
 
 def attention_operator(
@@ -132,6 +205,51 @@ def masking(words: Sequence[str], x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tens
         "W_V": _numbers(W_V),
     }
     return _element("masking", given, tables)
+
+
+def multihead(sentences: Sequence[Sequence[str]], kinds: Sequence[str], kind: Tensor) -> HTML:
+    """Let the reader set what each of two heads looks for, and see whether their answers tell who did what.
+
+    In each sentence the second word, the verb, asks; the first is the subject and the third
+    the object.
+
+    Parameters
+    ----------
+    sentences : sequence of two sequences of three str
+        They say opposite things.
+    kinds : sequence of str, length num_kinds
+        What a word hands out.
+    kind : Tensor, shape (2, 3, num_kinds)
+        The values: of which kind each word of each sentence is.
+
+    Returns
+    -------
+    IPython.display.HTML
+        With one head that scores the subject with 3, and one that does so with the object.
+    """
+    scores = torch.tensor([[3.0, 0.0, 0.0], [0.0, 0.0, 3.0]])  # (num_heads, num_words)
+    weights = softargmax(scores)  # (num_heads, num_words)
+    rows = [(f"head {h}", [_share(weight) for weight in row]) for h, row in enumerate(weights)]
+    names = [[a if a == b else f"{a} or {b}" for a, b in zip(*sentences, strict=True)]]
+    tables = [
+        _table("heads", f"Weights of {sentences[0][1]}", [["", *names[0]]], rows),
+        _table(
+            "outputs",
+            "Outputs, side by side",
+            [["", *(f"head {h}: {name}" for h in range(2) for name in kinds)]],
+            [
+                (" ".join(words), [_cell(_two(number)) for number in (weights @ kind[s]).flatten()])
+                for s, words in enumerate(sentences)
+            ],
+        ),
+    ]
+    given = {
+        "sentences": sentences,
+        "kinds": kinds,
+        "kind": [_numbers(matrix) for matrix in kind],
+        "scores": _numbers(scores),
+    }
+    return _element("multihead", given, tables)
 
 
 def permutation(words: Sequence[str], query: Tensor, key: Tensor, value: Tensor) -> HTML:

@@ -549,7 +549,7 @@ SEEN_FIGURES = """[...document.querySelectorAll("article img:is(.only-light, .on
     .filter(image => image.checkVisibility()).map(image => image.className)"""
 
 
-@pytest.mark.parametrize(("scheme", "ground"), [("light", "#ffffff"), ("dark", "#14181e")])
+@pytest.mark.parametrize(("scheme", "ground"), [("light", "#ffffff"), ("dark", "#121212")])
 def test_figures_have_the_colours_of_the_theme(scheme, ground, html, pages, browser):
     context = browser.new_context(color_scheme=scheme)
     page, problems = opened(context, f"{html.as_uri()}/book/masking.html")

@@ -8,7 +8,7 @@ from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 
 ROOT = Path(__file__).parents[1]
-UNITS = sorted(path.name for path in (ROOT / "solutions").iterdir() if path.is_dir())
+UNITS = sorted(path.name for path in (ROOT / "solutions").glob("[!.]*") if path.is_dir())
 # Chapters that do not keep to all of this yet.
 UNFINISHED = {
     "intro",

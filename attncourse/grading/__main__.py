@@ -1,6 +1,7 @@
 """``python -m attncourse.grading``: grade what lies in ``submitted/`` and report on it."""
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -14,8 +15,10 @@ from attncourse.grading import simulate
 from attncourse.grading.cluster import ClusterLost, Results, cluster_at, local_cluster, on_cluster, one_by_one
 from attncourse.grading.course import LOG, Course, Marks
 from attncourse.grading.grader import Failed, Graded, Job, NotGraded, Unit
+from attncourse.grading.harmless import LONGEST_REMARK, one_line
 from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
+from attncourse.grading.trouble import advice
 
 DESCRIPTION = """\
 Grade the notebooks submitted/<student>/<unit>/<unit>.ipynb of the course in the
@@ -78,10 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if not Path("nbgrader_config.py").is_file():
         parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
+    logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
     try:
         course = Course(options.isolation)
     except Exception as error:
-        parser.error(f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}")
+        words = advice(error) or f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}"
+        parser.error(one_line(words))
     known = course.units()
     for unit in options.units:
         if unit not in known:
@@ -101,12 +106,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
             return 130
+        except Exception as error:
+            if not (words := advice(error)):
+                raise
+            print(f"\n{one_line(words)}. Then run the same command again to go on.", file=sys.stderr)
+            return 1
         if not submissions:
             print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
     if problems:
         print(f"\nTo look at ({LOG} has the details):")
         for problem in sorted(problems, key=lambda problem: (not problem.ungraded, problem.place)):
-            print(f"  {problem.place}: {problem.words}")
+            print(one_line(f"  {problem.place}: {problem.words}"))
     return int(any(problem.ungraded for problem in problems))
 
 
@@ -249,16 +259,21 @@ class Run:
             progress.done(f"{submission.student}, {submission.unit}: {total(marks):g} of {most:g} points")
 
     def _fail(self, submission: Submission, reason: Exception, progress: "Progress") -> None:
-        words = str(reason) if isinstance(reason, NotGraded) else f"{type(reason).__name__}: {reason}"
+        words = str(reason) if isinstance(reason, NotGraded) else _words(reason)
         try:
             # Feedback on an earlier submission must not outlive it.
             self.course.discard(submission)
             if any(mark is not None for mark in self.course.marks(submission).values()):
                 words += "; the gradebook keeps an earlier mark"
         except Exception as more:
-            words += f"; {type(more).__name__}: {more}"
+            words += f"; {_words(more)}"
+        words = one_line(words, LONGEST_REMARK)
         self.problems.append(Problem(shown(submission.notebook), words))
         progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
+
+
+def _words(error: Exception) -> str:
+    return advice(error) or f"{type(error).__name__}: {error}"
 
 
 def total(marks: Marks) -> float:
@@ -267,16 +282,17 @@ def total(marks: Marks) -> float:
 
 def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list[str]:
     """A line for each student with the marks of every task, numbered, and what the numbers mean."""
-    width = max(len(name) for name in [*(entry.student for entry in entries), "student"])
+    names = [one_line(entry.student) for entry in entries]
+    width = max(map(len, [*names, "student"]))
     numbers = "".join(f"{number:>5}" for number in range(1, len(points) + 1))
     lines = ["", f"{unit}, {sum(points.values()):g} points", f"{'student':<{width}}{numbers}    sum"]
-    for entry in entries:
+    for name, entry in zip(names, entries, strict=True):
         cells = "  not graded"
         if entry.graded:
-            scores = (entry.marks.get(name) for name in points)
+            scores = (entry.marks.get(cell) for cell in points)
             cells = "".join(f"{'?' if score is None else format(score, 'g'):>5}" for score in scores)
             cells += f"{entry.total:>7g}"
-        lines.append(f"{entry.student:<{width}}{cells}")
+        lines.append(f"{name:<{width}}{cells}")
     legend = [
         f"{number:>3} {task_name(name)} ({most:g})" for number, (name, most) in enumerate(points.items(), 1)
     ]
@@ -297,6 +313,7 @@ class Progress:
 
     def done(self, line: str, *, problem: bool = False) -> None:
         self.finished += 1
+        line = one_line(line)
         if not self.live:
             print(f"[{self.finished}/{self.number}] {line}", flush=True)
         elif problem:

@@ -11,7 +11,6 @@ import json
 import os
 import pickle
 import sysconfig
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,8 +25,10 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.utils import is_grade, parse_utc, rmtree
 from traitlets.config import Config
 
+from attncourse.grading import leftovers
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
 from attncourse.grading.grader import ByHand, Files, Graded, Job, NotGraded, Unit, course_version
+from attncourse.grading.harmless import one_line
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
 from attncourse.grading.worker import Log, run, snapshot
 
@@ -112,7 +113,7 @@ class Course:
         """
         before = self.folders.assignment_id, self.folders.release_directory
         # The release itself is committed, and is not to be touched.
-        with tempfile.TemporaryDirectory() as folder:
+        with leftovers.Folder() as folder:
             self.folders.assignment_id, self.folders.release_directory = unit, folder
             try:
                 run(GenerateAssignment(coursedir=self.folders, parent=self.app), Log())
@@ -185,7 +186,8 @@ class Course:
 
     def log(self, submission: Submission, lines: str) -> None:
         if lines:
-            self.app.log.warning("%s, %s:\n%s", submission.student, submission.unit, lines)
+            said = [f"{submission.student}, {submission.unit}:", *lines.splitlines()]
+            self.app.log.warning("%s", "\n".join(map(one_line, said)))
 
     def marks(self, submission: Submission) -> Marks:
         """The marks that the gradebook has for a submission; empty if it knows none."""

@@ -11,6 +11,8 @@ from typing import Any
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins import ExportPlugin
 
+from attncourse.grading.harmless import csv_cell
+
 
 def mark(grade: Any) -> float | None:
     """The mark as it counts, None where neither a check nor a person has given one."""
@@ -67,4 +69,4 @@ def _write(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     with open(name, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows(rows)
+        writer.writerows(map(csv_cell, row) for row in rows)

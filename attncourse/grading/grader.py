@@ -14,7 +14,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,8 @@ from pathlib import Path
 
 import psutil
 from traitlets.config import Config
+
+from attncourse.grading import leftovers
 
 # What is larger is refused: the files of a submission, and what grading makes of them.
 MOST_BYTES = 100_000_000
@@ -169,7 +170,7 @@ class Grader:
             self.folder.cleanup()
 
     def _start(self) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="attncourse-", ignore_cleanup_errors=True)
+        self.folder = leftovers.Folder()
         here, there = socket.socketpair()
         with here, there:
             self.process = subprocess.Popen(

@@ -20,6 +20,7 @@ from attncourse.checks import CheckFailed, Task, Verdict, wire
 from attncourse.checks.judge import judge
 from attncourse.checks.probe import Answer, Failure
 from attncourse.checks.task import registry
+from attncourse.grading.harmless import LONGEST_REMARK, one_line
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.repair import flag, remarks
 from attncourse.grading.scan import Findings, scan
@@ -159,7 +160,7 @@ class Execute(preprocessors.Execute):
             "outside": bool(calls),
             "passed": not failed,
             "misconception": next((one.misconception for one in failed if one.misconception), None),
-            "words": shown[0].message.partition("\n")[0],
+            "words": one_line(shown[0].message.partition("\n")[0], LONGEST_REMARK),
         }
 
     def _verdict(self, name: str, task: Task, answer: str) -> Verdict:

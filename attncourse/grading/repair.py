@@ -8,8 +8,13 @@ from nbgrader.api import Gradebook, SourceCell
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from attncourse.grading.harmless import LONGEST_REMARK, one_line
+
 # Of a student's own cells, so many are kept: each costs milliseconds at every step of nbgrader's.
 MOST_CELLS = 500
+
+# Nobody reads more about one notebook.
+MOST_FLAGS = 30
 
 NEW = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
 
@@ -25,8 +30,10 @@ def remarks(nb: Any) -> dict[str, Any]:
 def flag(nb: Any, cell: str, words: str) -> None:
     """Note what a person should look at, in words that stand on their own; `cell` is its name or empty."""
     flags = remarks(nb)["flags"]
-    if {"cell": cell, "words": words} not in flags:
-        flags.append({"cell": cell, "words": words})
+    remark = {"cell": cell, "words": one_line(words, LONGEST_REMARK)}
+    if remark in flags or len(flags) > MOST_FLAGS:
+        return
+    flags.append(remark if len(flags) < MOST_FLAGS else {"cell": "", "words": "further remarks are left out"})
 
 
 class Repair(NbGraderPreprocessor):

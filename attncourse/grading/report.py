@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader
 
 from attncourse.checks.judge import link
 from attncourse.checks.task import registry
+from attncourse.grading.harmless import csv_cell, one_line
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,9 @@ class Report:
     def html(self) -> str:
         """The page."""
         environment = Environment(loader=PackageLoader("attncourse.grading", "."), autoescape=True)
-        return environment.get_template("report.html.jinja").render(report=self, task_name=task_name)
+        return environment.get_template("report.html.jinja").render(
+            report=self, task_name=task_name, one_line=one_line
+        )
 
     def csv(self) -> str:
         """A line for each submission and graded cell."""
@@ -167,7 +170,8 @@ class Report:
                 check = entry.check(cell)
                 row = [self.unit, entry.student, task_name(cell), entry.marks.get(cell), points]
                 row += [check.get("misconception"), check.get("outside")]
-                writer.writerow([*row, entry.isolation if entry.graded else None, "; ".join(entry.remarks)])
+                row += [entry.isolation if entry.graded else None, "; ".join(entry.remarks)]
+                writer.writerow(map(csv_cell, row))
         return file.getvalue()
 
     def write(self, folder: Path) -> list[Path]:

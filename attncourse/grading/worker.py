@@ -21,6 +21,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Unicode
 from traitlets.config import Config
 
+from attncourse.grading import leftovers
 from attncourse.grading.grader import (
     MOST_BYTES,
     ByHand,
@@ -32,6 +33,7 @@ from attncourse.grading.grader import (
     Unit,
     course_version,
 )
+from attncourse.grading.trouble import advice
 
 
 def snapshot(unit: str, sources: Files, config: Config) -> bytes:
@@ -42,7 +44,7 @@ def snapshot(unit: str, sources: Files, config: Config) -> bytes:
     NotGraded
         If nbgrader cannot make a release of the unit.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with leftovers.Folder() as folder:
         root = Path(folder)
         _write(root / "source" / unit, sources)
         with closing(sqlite3.connect(root / "gradebook.db")) as database:
@@ -114,7 +116,7 @@ def outcome(unit: Unit, job: Job) -> Graded | Failed:
     except NotGraded as reason:
         return Failed(str(reason), reason.log)
     except Exception as error:
-        return Failed(f"could not be graded: {type(error).__name__}: {error}")
+        return Failed(f"could not be graded: {advice(error) or f'{type(error).__name__}: {error}'}")
 
 
 def _course(root: Path, unit: str, student: str, config: Config) -> CourseDirectory:

@@ -105,6 +105,56 @@
     cell.classList.toggle("try-hidden", !seen);
   };
 
+  class Intro extends Figure {
+    build() {
+      const { factors, factor, asked } = this.given;
+      const [hour, hour_label] = this.slider("hour", 0, 24, asked);
+      const [sharp, sharp_label] =
+        this.slider("factor", 0, factors.length - 1, factors.indexOf(factor), (i) => String(factors[i]));
+      [this.hour, this.factor] = [hour, sharp];
+      this.group("Ask", hour_label, sharp_label);
+    }
+
+    // The similarity of two hours, as points on a clock of 24 hours.
+    similarity(a, b) {
+      return Math.cos(((a - b) * 2 * Math.PI) / 24);
+    }
+
+    weights(hour, factor) {
+      return softargmax(this.given.hours.map((stored) => factor * this.similarity(hour, stored)));
+    }
+
+    draw() {
+      const { hours, degrees, factors } = this.given;
+      const [asked, factor] = [this.hour.valueAsNumber, factors[this.factor.value]];
+      const weights = this.weights(asked, factor);
+      const answer = dot(weights, degrees);
+
+      const table = this.table("bars");
+      table.caption.textContent = `Hour ${asked}, factor ${factor}`;
+      hours.forEach((stored, k) => {
+        write(this.row("bars", k)[1], two(this.similarity(asked, stored)));
+        write(this.row("bars", k)[2], two(weights[k]), weights[k]);
+      });
+      const foot = table.tFoot.rows[0].cells;
+      write(foot[2], two(sum(weights)));
+      write(foot[3], two(answer));
+
+      const [lowest, highest] = [Math.min(...degrees), Math.max(...degrees)];
+      const place = (hour, degree) => [30 + 11 * hour, 130 - (110 * (degree - lowest)) / (highest - lowest)];
+      const moments = Array.from({ length: 97 }, (_, i) => i / 4);
+      this.querySelector(".try-curve").setAttribute("points", moments.map((hour) =>
+        place(hour, dot(this.weights(hour, factor), degrees)).map((at) => at.toFixed(1)).join()).join(" "));
+      const ring = this.querySelector(".try-answer");
+      place(asked, answer).forEach((at, i) => ring.setAttribute(["cx", "cy"][i], at.toFixed(1)));
+
+      const top = Math.max(...weights);
+      const first = hours.filter((_, k) => weights[k] > top - 1e-9);
+      this.status.textContent = `The answer for ${asked} hours is ${two(answer)} degrees. ` +
+        `Largest weight: ${two(top)}, for ${first.length === hours.length ? "every hour" : first.join(" and ")}.`;
+    }
+  }
+
   class AttentionOperator extends Figure {
     static factors = [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, Infinity];
 
@@ -116,13 +166,12 @@
       choice.addEventListener("input", () =>
         this.query.forEach((input, d) => (input.value = query[choice.selectedIndex][d])));
       for (const input of this.query) input.addEventListener("input", () => (choice.selectedIndex = -1));
-      this.group("Query",
-        make("label", { class: "try-slider" }, make("span", {}, "as asked by"), choice),
-        ...sliders.map(([, label]) => label));
       const at = AttentionOperator.factors;
       const [factor, label] = this.slider("factor", 0, at.length - 1, at.indexOf(1), (i) => infinite(at[i]));
       this.factor = factor;
-      this.group("Factor on the query", label);
+      this.group("Query, and a factor on it",
+        make("label", { class: "try-slider" }, make("span", {}, "as asked by"), choice),
+        label, ...sliders.map(([, label]) => label));
     }
 
     draw() {
@@ -221,6 +270,45 @@
         `Mask: ${name}. ${sum(mask.flat().map(Number))} of ${words.length ** 2} weights are allowed.` +
         (empty.length ? ` Empty rows: ${empty.join(", ")}.` : "") +
         (through ? ` ${count(through, "starred pair")}: the mask hides the key, but the input makes the query, too.` : "");
+    }
+  }
+
+  class Multihead extends Figure {
+    build() {
+      this.scores = this.given.scores.map((scores, h) => {
+        const [subject, subject_label] = this.slider("subject", -4, 4, scores[0]);
+        const [object, object_label] = this.slider("object", -4, 4, scores[2]);
+        this.group(`Head ${h}: its score for the …`, subject_label, object_label);
+        return () => [subject.valueAsNumber, 0, object.valueAsNumber];
+      });
+      const [added, label] = this.tick("checkbox", "add the heads up");
+      this.added = added;
+      this.group("Instead of side by side", label);
+    }
+
+    draw() {
+      const { sentences, kind } = this.given;
+      const weights = this.scores.map((read) => softargmax(read()));
+      weights.forEach((row, h) => row.forEach((weight, k) =>
+        write(this.row("heads", h)[k + 1], two(weight), weight)));
+
+      // Added up, the heads' outputs stand in the columns of the first head.
+      const outputs = kind.map((values) => {
+        const heads = product(weights, values);
+        return this.added.checked
+          ? heads[0].map((number, d) => number + heads[1][d]).concat(heads[1].map(() => undefined))
+          : heads.flat();
+      });
+      this.table("outputs").caption.textContent =
+        this.added.checked ? "Outputs, added up (below head 0)" : "Outputs, side by side";
+      outputs.forEach((output, s) => output.forEach((number, i) =>
+        write(this.row("outputs", s)[i + 1], number === undefined ? "" : two(number))));
+      const differences = outputs[0].map((number, i) => Math.abs((number ?? 0) - (outputs[1][i] ?? 0)));
+      const largest = Math.max(...differences);
+      this.status.textContent = largest < 0.005
+        ? "The two sentences give the same output: who did what is lost."
+        : `The outputs of the two sentences differ, by ${two(largest)} at most: ` +
+          `“${sentences[0].join(" ")}” can be told from “${sentences[1].join(" ")}”.`;
     }
   }
 
@@ -364,8 +452,10 @@
     }
   }
 
+  customElements.define("try-intro", Intro);
   customElements.define("try-attention-operator", AttentionOperator);
   customElements.define("try-masking", Masking);
+  customElements.define("try-multihead", Multihead);
   customElements.define("try-permutation", Permutation);
   customElements.define("try-positional", Positional);
 }

@@ -19,6 +19,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerBase
 from traitlets import Integer, Unicode
 
+from attncourse.grading import leftovers
 from attncourse.grading.kernels.environment import environment
 
 if sys.platform == "linux":
@@ -54,7 +55,7 @@ class Provisioner(KernelProvisionerBase):
         self.wanted = self.isolation
         if self.wanted not in ("best", "required", "none"):
             raise ValueError(f"Provisioner.isolation is {self.wanted!r}: expected best, required or none")
-        self._box: tempfile.TemporaryDirectory[str] | None = None
+        self._box: leftovers.Folder | None = None
         self._leash: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
@@ -75,7 +76,7 @@ class Provisioner(KernelProvisionerBase):
             _warn_once(self.log, f"notebooks run in isolation {self.isolation!r}: {reason}")
 
         manager: Any = self.parent
-        self._box = tempfile.TemporaryDirectory(prefix="attncourse-", ignore_cleanup_errors=True)
+        self._box = leftovers.Folder()
         box = self._box.name
         for name in ("home/matplotlib", "root", "sockets"):
             os.makedirs(f"{box}/{name}")

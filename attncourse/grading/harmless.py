@@ -1,0 +1,45 @@
+"""What a submission brings, made harmless where a person reads it: in a terminal, a table, a remark.
+
+A name or a message may hold what a terminal obeys (escape sequences), what forges a line of its own,
+what turns the order of letters round, or what a spreadsheet takes for a formula.
+"""
+
+import re
+from typing import Any
+
+# Characters of a remark that are kept. Longer than any that the course makes itself.
+LONGEST_REMARK = 400
+
+# They join and part letters in Persian, in Indian scripts and in emoji: part of honest names.
+_JOINERS = "\u200c\u200d"
+
+# A semicolon, because in much of the world it parts the columns.
+_FORMULA = re.compile(r"(^|;)(\s*)(?=[=+\-@＝＋－＠])")
+
+
+def one_line(text: str, most: int | None = None) -> str:
+    """Text that a terminal shows and does not obey: on one line, what is not printable is spelled out.
+
+    Parameters
+    ----------
+    text : str
+    most : int or None
+        How many characters to keep, if not all.
+    """
+    kept = text if most is None else text[: most + 1]  # none becomes shorter
+    shown = "".join(map(_visible, kept))
+    return shown if most is None or len(shown) <= most else f"{shown[: most - 2]} …"
+
+
+def _visible(character: str) -> str:
+    if character.isprintable() or character in _JOINERS:
+        return character
+    return " " if character.isspace() else character.encode("unicode_escape").decode()
+
+
+def csv_cell(value: Any) -> Any:
+    """A value that no spreadsheet calculates; numbers stay numbers.
+
+    An apostrophe before a formula is how spreadsheets themselves mark text.
+    """
+    return _FORMULA.sub(r"\1\2'", one_line(value)) if isinstance(value, str) else value
