@@ -16,7 +16,6 @@ UNFINISHED = {
     "masking",
     "multihead",
     "scaling",
-    "transformer",
 }
 CHAPTERS = [name for name in ("intro", *UNITS) if name not in UNFINISHED]
 
