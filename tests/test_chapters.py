@@ -15,7 +15,6 @@ UNFINISHED = {
     "attention_operator",
     "masking",
     "multihead",
-    "scaling",
 }
 CHAPTERS = [name for name in ("intro", *UNITS) if name not in UNFINISHED]
 
