@@ -10,6 +10,9 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from attncourse.grading.autograding import outcome
+from attncourse.grading.job import NotGraded
+
 UNIT = "sums"
 HERE = str(Path(__file__).parent)
 
@@ -41,6 +44,17 @@ class InThisProcess(NbGraderPreprocessor):
                     exec(cell.source, names)
                 except Exception as error:
                     cell.outputs = [new_output("error", ename=type(error).__name__, evalue="", traceback=[])]
+        return nb, resources
+
+
+class Lost(NbGraderPreprocessor):
+    """Ends as if the kernel had been killed, as often as the file has letters that a cell names."""
+
+    def preprocess(self, nb, resources):
+        counter = Path(nb.cells[0].source.partition("# lost: ")[2])
+        if left := counter.read_text():
+            counter.write_text(left[1:])
+            raise NotGraded("lost its process", again=True)
         return nb, resources
 
 
@@ -83,6 +97,12 @@ def answered(**answers):
     for cell in notebook.cells:
         cell.source = {"essay": "A number.", **answers}.get(cell.metadata.nbgrader.grade_id, cell.source)
     return notebook
+
+
+def one_by_one(work, *_):
+    """What grades a course in this process, to be put in place of `on_this_machine`."""
+    for submission, unit, job in work:
+        yield submission, unit, job, outcome(unit, job)
 
 
 def new_course(folder, config=""):

@@ -3,6 +3,7 @@
 The course is one without kernels (see quick_course.py): what is tested is everything around them.
 """
 
+import contextlib
 import csv
 import io
 import itertools
@@ -16,6 +17,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 from quick_course import (
@@ -29,12 +31,15 @@ from quick_course import (
     gradebook_of,
     hand_in,
     new_course,
+    one_by_one,
     source,
 )
 from sqlalchemy import Engine, event
 from traitlets.config import Config
 
-from attncourse.grading import cluster, grader, worker
+from attncourse.grading import __main__ as grading
+from attncourse.grading import autograding, cluster
+from attncourse.grading import job as jobs
 from attncourse.grading.__main__ import main
 
 WRONG_MARKS = {**MARKS, "check_double": 0.0}
@@ -51,8 +56,8 @@ def course(tmp_path, monkeypatch):
 @pytest.fixture
 def here(monkeypatch):
     """Submissions are graded in this process: nothing has to be started."""
-    monkeypatch.setattr(grader.Grader, "grade", lambda self, unit, job: worker.outcome(unit, job))
-    return lambda *arguments: main(["--workers", "1", *arguments])
+    monkeypatch.setattr(grading, "on_this_machine", one_by_one)
+    return lambda *arguments: main(arguments)
 
 
 def run(course, *arguments, **options):
@@ -185,7 +190,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
     ) as process:
         assert "4 of 4" in process.stdout.readline()
         family = []
-        while sum("serve(" in " ".join(one.cmdline()) for one in family) < 2:
+        while sum("attncourse.grading.serving" in one.cmdline() for one in family) < 2:
             time.sleep(0.1)
             family = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -194,6 +199,26 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
     assert errors == "\nInterrupted. Run the same command again to go on.\n"
     assert psutil.wait_procs(family, timeout=60)[1] == []
     assert not (course / "autograded").exists()
+
+
+def test_nothing_listens_to_the_network_in_a_run_on_this_machine(course):
+    for number in range(4):
+        hand_in(course, f"student-{number}", {**RIGHT, "add": f"import time\ntime.sleep(1)\n{RIGHT['add']}"})
+    seen, open_to_others = set(), []
+    with subprocess.Popen(
+        [*COMMAND, "--workers", "2"], cwd=course, env=environment(), stdout=subprocess.DEVNULL
+    ) as process:
+        run = psutil.Process(process.pid)
+        while process.poll() is None:
+            for one in [run, *run.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    seen.update({one.pid} if "attncourse.grading.serving" in one.cmdline() else ())
+                    # What is connected was listened for.
+                    open_to_others += one.net_connections("inet")
+            time.sleep(0.05)
+    assert process.returncode == 0
+    assert len(seen) == 2
+    assert open_to_others == []
 
 
 def test_two_runs_do_not_work_in_one_folder(course, here, capsys):
@@ -216,9 +241,8 @@ def test_a_submission_that_hangs_or_kills_costs_nobody_else_a_mark(course):
     bodies = {
         "hangs": "import time\ntime.sleep(600)",
         "kills": "import os\nos.kill(os.getpid(), 9)",
-        # The Dask worker itself, the first time: Dask starts another one and gives it the submission.
-        "kills_the_worker": f"import os, pathlib\nonce = pathlib.Path({str(once)!r})\n"
-        f"if not once.exists():\n    once.touch()\n    os.kill(os.getppid(), 9)\n{RIGHT['add']}",
+        "kills_once": f"import os, pathlib\nonce = pathlib.Path({str(once)!r})\n"
+        f"if not once.exists():\n    once.touch()\n    os.kill(os.getpid(), 9)\n{RIGHT['add']}",
     }
     for name, body in bodies.items():
         hand_in(course, name, {**RIGHT, "add": body})
@@ -227,11 +251,31 @@ def test_a_submission_that_hangs_or_kills_costs_nobody_else_a_mark(course):
         hand_in(course, student)
     done = run(course, "--workers", "2", "--limit", "20")
     assert (done.returncode, done.stderr) == (1, "")
-    assert all_marks(course) == dict.fromkeys([*others, "kills_the_worker"], MARKS)
+    assert all_marks(course) == dict.fromkeys([*others, "kills_once"], MARKS)
     problems = done.stdout.partition("To look at")[2]
     assert f"submitted/hangs/{UNIT}/{UNIT}.ipynb: was stopped after 20 s, 2 times" in problems
     assert f"submitted/kills/{UNIT}/{UNIT}.ipynb: killed the process that graded it, 2 times" in problems
     assert not list((course / "autograded").glob("hangs*")) + list((course / "autograded").glob("kills"))
+
+
+def test_a_submission_that_the_machine_cost_its_kernel_is_tried_again_and_not_marked(course):
+    with open(course / "nbgrader_config.py", "a") as file:
+        file.write("from quick_course import Lost\nc.Autograde.autograde_preprocessors.insert(0, Lost)\n")
+    for student, times in (("once", 1), ("twice", 2)):
+        hand_in(course, student)
+        (course / student).write_text("x" * times)
+        notebook = course / "submitted" / student / UNIT / f"{UNIT}.ipynb"
+        lost = nbformat.read(notebook, as_version=4)
+        lost.cells[0].source += f"\n# lost: {course / student}"
+        nbformat.write(lost, notebook)
+    first = run(course, "--workers", "1")
+    assert first.returncode == 1
+    assert f"submitted/twice/{UNIT}/{UNIT}.ipynb: lost its process, 2 times" in first.stdout
+    assert all_marks(course) == {"once": MARKS}
+    second = run(course, "--workers", "1")
+    assert second.returncode == 0
+    assert "1 of 2 submissions to grade, 1 unchanged" in second.stdout
+    assert all_marks(course) == {"once": MARKS, "twice": MARKS}
 
 
 # --- the cluster ---
@@ -289,14 +333,21 @@ host() {
 }
 """
 
+# As README.md says to do it.
 CLUSTER = r"""
-dask scheduler --host 10.9.8.1 --port 8786 --no-dashboard 2> scheduler.log &
+openssl req -x509 -newkey rsa:3072 -nodes -days 365 -subj /CN=grading \
+  -keyout grading.key -out grading.pem 2> key.log
+KEYS="--tls-ca-file $COURSE/grading.pem --tls-cert $COURSE/grading.pem --tls-key $COURSE/grading.key"
+export DASK_DISTRIBUTED__COMM__TLS__CA_FILE=grading.pem
+export DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT=grading.pem
+export DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY=grading.key
+dask scheduler --protocol tls $KEYS --host 10.9.8.1 --port 8786 --no-dashboard 2> scheduler.log &
 worker="mount -t tmpfs none $COURSE/submitted; cd /run; \
-  exec dask worker tcp://10.9.8.1:8786 --nworkers 1 --nthreads 1 --no-dashboard"
+  exec dask worker tls://10.9.8.1:8786 $KEYS --nworkers 1 --nthreads 1 --no-dashboard"
 setsid ip netns exec host1 sh -c "$worker" 2> worker1.log &
 first=$!
 setsid ip netns exec host2 sh -c "$worker" 2> worker2.log &
-$PYTHON -m attncourse.grading --scheduler tcp://10.9.8.1:8786 > output &
+$PYTHON -m attncourse.grading --scheduler tls://10.9.8.1:8786 > output &
 grading=$!
 until [ "$(grep -c points output)" -ge 5 ]; do sleep 0.1; done
 kill -9 -- -$first
@@ -307,17 +358,21 @@ cat output
 
 
 def test_an_address_without_a_scheduler_is_reported(course, here, capsys, monkeypatch):
-    from attncourse.grading import __main__ as command
-
     hand_in(course, "ada")
-    monkeypatch.setattr(command, "cluster_at", lambda address: cluster.cluster_at(address, seconds=1))
+    monkeypatch.setattr(grading, "cluster_at", lambda address: cluster.cluster_at(address, seconds=1))
     assert main(["--scheduler", "tcp://127.0.0.1:1"]) == 1
-    assert "no scheduler at tcp://127.0.0.1:1" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "no scheduler at tcp://127.0.0.1:1" in said.out
+    assert "is not tls://" in said.err
+    assert main(["--scheduler", "tls://127.0.0.1:1"]) == 1
+    said = capsys.readouterr()
+    assert "tls://127.0.0.1:1 needs a key" in said.out
+    assert said.err == ""
 
 
 def test_a_worker_with_another_version_of_the_course_grades_nothing():
-    unit = grader.Unit(UNIT, {}, b"", Config(), course="another")
-    assert "another version of the course" in worker.outcome(unit, grader.Job("ada", {}, "")).words
+    unit = jobs.Unit(UNIT, {}, b"", Config(), course="another")
+    assert "another version of the course" in autograding.outcome(unit, jobs.Job("ada", {}, "")).words
 
 
 # --- the gradebook ---

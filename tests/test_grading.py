@@ -18,7 +18,8 @@ from nbgrader.api import Gradebook
 from traitlets.config import Config
 
 from attncourse import checks
-from attncourse.grading import grader, worker
+from attncourse.grading import autograding
+from attncourse.grading import job as jobs
 from attncourse.grading.__main__ import Progress, main, table
 from attncourse.grading.answers import right_answers, source_of
 from attncourse.grading.course import Course
@@ -371,7 +372,7 @@ def test_the_same_marks_in_one_process_with_and_without_isolation(isolation, gra
     prepared = course.prepare(unit)
     for name in ("wrong", "half"):
         job = course.job(Submission(unit, name, graded.folder / "submitted" / name / unit))
-        result = worker.grade(prepared, job)
+        result = autograding.grade(prepared, job)
         assert result.marks == graded.students[unit][name].marks
         ran = nbformat.reads(result.notebook.decode(), as_version=4).metadata.attncourse.isolation
         assert (ran == "process") or isolation == "best"
@@ -488,8 +489,8 @@ def test_everything_out_of_place_is_named(tmp_path, monkeypatch):
     ],
 )
 def test_an_unreadable_notebook_is_described(content, words):
-    unit = grader.Unit("unit", {}, b"", Config(), grader.course_version())
-    result = worker.outcome(unit, grader.Job("ada", {"unit.ipynb": content}, ""))
+    unit = jobs.Unit("unit", {}, b"", Config(), jobs.course_version())
+    result = autograding.outcome(unit, jobs.Job("ada", {"unit.ipynb": content}, ""))
     assert words in result.words
 
 
@@ -507,15 +508,15 @@ def test_what_was_not_handed_in_is_not_read(tmp_path):
     assert submission.read() == {"unit.ipynb": b"unit.ipynb", "data/table.csv": b"data/table.csv"}
     (folder / "unit.ipynb").unlink()
     (folder / "unit.ipynb").symlink_to(tmp_path / "secret")
-    with pytest.raises(grader.NotGraded, match="is a link"):
+    with pytest.raises(jobs.NotGraded, match="is a link"):
         submission.read()
 
 
 def test_a_submission_that_is_too_large_is_not_read(tmp_path):
     (tmp_path / "unit.ipynb").write_text("{}")
     with open(tmp_path / "data.bin", "wb") as file:
-        file.truncate(grader.MOST_BYTES)
-    with pytest.raises(grader.NotGraded, match="more than 100 MB"):
+        file.truncate(jobs.MOST_BYTES)
+    with pytest.raises(jobs.NotGraded, match="more than 100 MB"):
         Submission("unit", "ada", tmp_path).read()
 
 

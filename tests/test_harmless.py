@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from nbformat.v4 import new_notebook
-from quick_course import UNIT, hand_in, new_course
+from quick_course import UNIT, hand_in, new_course, one_by_one
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DatabaseError
 
-from attncourse.grading import grader, leftovers, repair, worker
+from attncourse.grading import __main__ as command
+from attncourse.grading import leftovers, repair
 from attncourse.grading.__main__ import main
 from attncourse.grading.harmless import LONGEST_REMARK, csv_cell, one_line
 from attncourse.grading.trouble import advice
@@ -24,7 +25,7 @@ from attncourse.grading.trouble import advice
 def course(tmp_path, monkeypatch):
     """A new course, which is the current folder, graded in this process: nothing has to be started."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grader.Grader, "grade", lambda self, unit, job: worker.outcome(unit, job))
+    monkeypatch.setattr(command, "on_this_machine", one_by_one)
     return new_course(tmp_path)
 
 

@@ -4,18 +4,18 @@ import argparse
 import logging
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
 from pathlib import Path
 
 from attncourse.grading import simulate
-from attncourse.grading.cluster import ClusterLost, Results, cluster_at, local_cluster, on_cluster, one_by_one
+from attncourse.grading.cluster import ClusterLost, Results, cluster_at, on_cluster, on_this_machine
 from attncourse.grading.course import LOG, Course, Marks
-from attncourse.grading.grader import Failed, Graded, Job, NotGraded, Unit
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
+from attncourse.grading.job import Failed, Graded, Job, NotGraded, Unit
+from attncourse.grading.kernels.provisioner import OPEN
+from attncourse.grading.progress import Progress
 from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
 from attncourse.grading.trouble import advice
@@ -33,13 +33,48 @@ on where it stopped. Marks and comments given by hand are kept."""
 
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
-2 if the command was used wrongly, 130 if it was interrupted"""
+2 if nothing can be graded in this way, 130 if it was interrupted"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["simulate"]:
         return simulate.main(arguments[1:])
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    course = _course(parser, options)
+    if options.scheduler and not options.scheduler.startswith("tls://"):
+        print(
+            f"Warning: {options.scheduler} is not tls://. Whoever can reach the scheduler can read what is "
+            "handed in, change marks and run programs on its workers.",
+            file=sys.stderr,
+        )
+    known = course.units()
+    units = sorted(set(options.units)) or known
+    with course.alone() as alone:
+        if not alone:
+            parser.error("another run is grading in this folder")
+        run = Run(course, *look_through(course.submitted, units, known))
+        try:
+            run.grade(options)
+            run.report()
+        except NoneGraded as reason:
+            print(f"Nothing was graded: every submission {reason}.", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
+            return 130
+        except Exception as error:
+            if not (words := advice(error)):
+                raise
+            print(f"\n{one_line(words)}. Then run the same command again to go on.", file=sys.stderr)
+            return 1
+        if not run.submissions:
+            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
+    return run.conclude()
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m attncourse.grading",
         description=DESCRIPTION,
@@ -54,20 +89,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=_positive,
         default=os.cpu_count(),
         metavar="N",
-        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core); "
-        "1 does without Dask",
+        help="how many submissions to grade at a time on this machine (here %(default)s, one for each core)",
     )
     who.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="grade on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786; "
+        help="grade on the workers of this Dask scheduler, such as tls://10.0.0.1:8786; "
         "they need the same version of the course installed, and no shared folder",
     )
     parser.add_argument(
         "--isolation",
-        choices=("best", "required", "none"),
-        help="how submissions are kept from everything else: as well as this machine can (best), "
-        "or not graded where it cannot (required), or not at all (none)",
+        choices=("required", "best", "none"),
+        help="how submissions are kept from everything else: in a jail, or nothing is graded (required, "
+        "unless nbgrader_config.py says otherwise), or as well as this machine can (best), or not at all "
+        "(none)",
     )
     parser.add_argument(
         "--limit",
@@ -77,8 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="how long one submission may take (%(default)s); "
         "one that takes longer is stopped, tried once more and reported",
     )
-    options = parser.parse_args(arguments)
+    return parser
 
+
+def _course(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Course:
+    """The course in the current folder, if it is one and has what the options name."""
     if not Path("nbgrader_config.py").is_file():
         parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
     logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
@@ -93,31 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"no unit is called {unit!r}: the course has {', '.join(known) or 'none'}")
     if not course.submitted.is_dir():
         parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
+    return course
 
-    units = sorted(set(options.units)) or known
-    with course.alone() as alone:
-        if not alone:
-            parser.error("another run is grading in this folder")
-        submissions, problems = look_through(course.submitted, units, known)
-        run = Run(course, submissions, problems)
-        try:
-            run.grade(options)
-            run.report()
-        except KeyboardInterrupt:
-            print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)
-            return 130
-        except Exception as error:
-            if not (words := advice(error)):
-                raise
-            print(f"\n{one_line(words)}. Then run the same command again to go on.", file=sys.stderr)
-            return 1
-        if not submissions:
-            print(f"Nothing to grade: no submission of {', '.join(units)} in {course.submitted}.")
-    if problems:
-        print(f"\nTo look at ({LOG} has the details):")
-        for problem in sorted(problems, key=lambda problem: (not problem.ungraded, problem.place)):
-            print(one_line(f"  {problem.place}: {problem.words}"))
-    return int(any(problem.ungraded for problem in problems))
+
+class NoneGraded(Exception):
+    """No submission can be graded here; the message says why, in words that continue a submission's name."""
 
 
 class Run:
@@ -140,7 +158,12 @@ class Run:
         self.points = {unit: course.points(unit) for unit in {one.unit for one in submissions}}
 
     def grade(self, options: argparse.Namespace) -> None:
-        """Grade what is not graded yet, and write down each as soon as it is done."""
+        """Grade what is not graded yet, and write down each as soon as it is done.
+
+        Raises
+        ------
+        NoneGraded
+        """
         ahead = self._ahead(options.force)
         units = self._units({one.unit for one in ahead})
         ahead = [one for one in ahead if one.unit in units]
@@ -155,18 +178,14 @@ class Run:
                 if options.scheduler:
                     client = stack.enter_context(cluster_at(options.scheduler))
                     results = on_cluster(client, work, options.limit)
-                elif (workers := min(options.workers, len(ahead))) > 1:
-                    results = on_cluster(stack.enter_context(local_cluster(workers)), work, options.limit)
                 else:
-                    results = one_by_one(work, options.limit)
+                    results = on_this_machine(work, min(options.workers, len(ahead)), options.limit)
                 stack.callback(results.close)
                 for submission, unit, job, result in results:
                     self._keep(submission, unit, job, result, progress)
         except ClusterLost as reason:
             rest = len(self.submissions) - len(self.graded)
-            self.problems.append(
-                Problem("the workers", f"{reason}; {rest} submissions are left: run this again")
-            )
+            self._problem("the workers", f"{reason}; {rest} submissions are left: run this again")
 
     def report(self) -> None:
         """Print and write everyone's marks, and note what a person should look at."""
@@ -177,14 +196,24 @@ class Run:
             isolation.update(entry.isolation for entry in entries if entry.graded)
             print(*table(unit, points, entries), sep="\n")
             written += map(shown, Report(unit, points, entries).write(self.course.reports))
-        if isolation:
-            print(
-                f"Isolation: {', '.join(f'{name} ({count})' for name, count in sorted(isolation.items()))}."
-            )
+        for name, count in sorted(isolation.items()):
+            is_open = OPEN.get(name)
+            print(f"Isolation: {name} ({count}){f'. Open to them were {is_open}' if is_open else ''}.")
         if self.submissions:
             print(f"Marks: {' and '.join(self.course.export())}.", end=" ")
             print(f"Feedback: {self.course.folders.feedback_directory}/.")
             print(f"How the class did: {' and '.join(name for name in written if name.endswith('.html'))}.")
+
+    def conclude(self) -> int:
+        """Print what is in the way, and return the exit status."""
+        if self.problems:
+            print(f"\nTo look at ({LOG} has the details):")
+            for problem in sorted(self.problems, key=lambda problem: (not problem.ungraded, problem.place)):
+                print(one_line(f"  {problem.place}: {problem.words}"))
+        return int(any(problem.ungraded for problem in self.problems))
+
+    def _problem(self, place: str, words: str) -> None:
+        self.problems.append(Problem(place, words))
 
     def _entry(self, submission: Submission) -> Entry:
         """A submission in the report; what a person should look at is noted, too."""
@@ -205,7 +234,7 @@ class Run:
             try:
                 units[name] = self.course.prepare(name)
             except NotGraded as reason:
-                self.problems.append(Problem(name, f"is not graded at all: {reason}"))
+                self._problem(name, f"is not graded at all: {reason}")
         return units
 
     def _ahead(self, force: bool) -> list[Submission]:
@@ -231,7 +260,7 @@ class Run:
         return ahead
 
     def _work(
-        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: "Progress"
+        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: Progress
     ) -> Iterator[tuple[Submission, Unit, Job]]:
         """What is to be graded, read when it is its turn."""
         for submission in ahead:
@@ -243,13 +272,17 @@ class Run:
                 yield submission, units[submission.unit], job
 
     def _keep(
-        self, submission: Submission, unit: Unit, job: Job, result: Graded | Failed, progress: "Progress"
+        self, submission: Submission, unit: Unit, job: Job, result: Graded | Failed, progress: Progress
     ) -> None:
         try:
             if isinstance(result, Failed):
+                if result.everyone:
+                    raise NoneGraded(result.words)
                 self.course.log(submission, result.log)
                 raise NotGraded(result.words)
             self.course.keep(submission, job, result, unit)
+        except NoneGraded:
+            raise
         except Exception as reason:  # of the gradebook's and of the disk's: the others go on
             self._fail(submission, reason, progress)
         else:
@@ -258,7 +291,7 @@ class Run:
             most = sum(self.points[submission.unit].values())
             progress.done(f"{submission.student}, {submission.unit}: {total(marks):g} of {most:g} points")
 
-    def _fail(self, submission: Submission, reason: Exception, progress: "Progress") -> None:
+    def _fail(self, submission: Submission, reason: Exception, progress: Progress) -> None:
         words = str(reason) if isinstance(reason, NotGraded) else _words(reason)
         try:
             # Feedback on an earlier submission must not outlive it.
@@ -268,7 +301,7 @@ class Run:
         except Exception as more:
             words += f"; {_words(more)}"
         words = one_line(words, LONGEST_REMARK)
-        self.problems.append(Problem(shown(submission.notebook), words))
+        self._problem(shown(submission.notebook), words)
         progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
 
 
@@ -297,44 +330,6 @@ def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list
         f"{number:>3} {task_name(name)} ({most:g})" for number, (name, most) in enumerate(points.items(), 1)
     ]
     return [*lines, "", *legend, ""]
-
-
-class Progress:
-    """A line for each submission that is done; on a terminal a bar instead, and lines for problems."""
-
-    WIDTH = 30
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.finished = 0
-        self.started = time.monotonic()
-        self.live = sys.stdout.isatty()
-        self._draw()
-
-    def done(self, line: str, *, problem: bool = False) -> None:
-        self.finished += 1
-        line = one_line(line)
-        if not self.live:
-            print(f"[{self.finished}/{self.number}] {line}", flush=True)
-        elif problem:
-            print(f"\r\x1b[2K{line}")
-        self._draw()
-
-    def close(self) -> None:
-        seconds = time.monotonic() - self.started
-        start = "\r\x1b[2K" if self.live else ""
-        print(f"{start}{self.finished} done in {timedelta(seconds=round(seconds))}.", flush=True)
-
-    def _draw(self) -> None:
-        if not self.live:
-            return
-        full = self.WIDTH * self.finished // self.number
-        left = ""
-        if self.finished:
-            seconds = (time.monotonic() - self.started) / self.finished * (self.number - self.finished)
-            left = f", about {timedelta(seconds=round(seconds))} left"
-        bar = "#" * full + "." * (self.WIDTH - full)
-        print(f"\r\x1b[2K[{bar}] {self.finished} of {self.number}{left}", end="", flush=True)
 
 
 def _positive(text: str) -> int:

@@ -1,19 +1,21 @@
-"""Who grades: a process beside this one, all cores of this machine, or a cluster of machines.
+"""Who grades: processes on this machine, one for each thread that waits for it, or a cluster of machines.
 
-All three run `Grader.grade` and give the same. A worker that is lost with its submissions loses
+Both run `Grader.grade` and give the same. On a cluster, a worker that is lost with its submissions loses
 nothing: Dask gives them to another one.
 """
 
 import logging
-import signal
+import queue
 import threading
 import warnings
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from attncourse.grading.grader import Failed, Graded, Grader, Job, Unit
+from attncourse.grading.grader import Grader
+from attncourse.grading.job import Failed, Graded, Job, Unit
 from attncourse.grading.submitted import Submission
 
 Work = Iterable[tuple[Submission, Unit, Job]]
@@ -24,39 +26,41 @@ class ClusterLost(Exception):
     """The cluster cannot be reached, or not any more."""
 
 
-def one_by_one(work: Work, limit: float) -> Results:
-    """Grade one submission after the other, without Dask."""
-    grader = Grader(limit)
-    try:
-        for submission, unit, job in work:
-            yield submission, unit, job, grader.grade(unit, job)
-    finally:
-        grader.close()
+def on_this_machine(work: Work, workers: int, limit: float) -> Results:
+    """Grade so many submissions at a time, each in a process of its own, and listen to no network.
 
+    One submission for each process waits ready, so that none of them waits for this process.
+    """
+    graders = [Grader(limit) for _ in range(workers)]
+    free: queue.SimpleQueue[Grader] = queue.SimpleQueue()
+    for grader in graders:
+        free.put(grader)
 
-@contextmanager
-def local_cluster(workers: int) -> Iterator[Any]:
-    """A Dask client with so many worker processes on this machine."""
-    from distributed import Client, LocalCluster
+    def grade(unit: Unit, job: Job) -> Graded | Failed:
+        grader = free.get()
+        try:
+            return grader.grade(unit, job)
+        finally:
+            free.put(grader)
 
-    # On a busy machine it remarks on how long its own files take.
-    warnings.filterwarnings("ignore", module=r"distributed\.")
-    # Ctrl-C is for this process, which then ends its workers: they would only print tracebacks.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        cluster = LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            memory_limit=0,  # a worker only waits for its grader
-            dashboard_address=None,
-            # Its HTTP server: for nobody else, and at no port that another run may have.
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            silence_logs=logging.CRITICAL,
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
-    with cluster, Client(cluster) as client:
-        yield client
+    work = iter(work)
+    waiting: dict[Future[Graded | Failed], tuple[Submission, Unit, Job]] = {}
+    with ThreadPoolExecutor(workers) as threads:
+        try:
+            while True:
+                for submission, unit, job in islice(work, 2 * workers - len(waiting)):
+                    waiting[threads.submit(grade, unit, job)] = submission, unit, job
+                if not waiting:
+                    return
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    yield *waiting.pop(future), future.result()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for grader in graders:
+                grader.stop()
+            threads.shutdown()
+            for grader in graders:
+                grader.close()
 
 
 @contextmanager
@@ -75,6 +79,8 @@ def cluster_at(address: str, seconds: float = 30) -> Iterator[Any]:
         client = Client(address, timeout=seconds)
     except (OSError, ValueError) as error:
         raise ClusterLost(f"there is no scheduler at {address}: {error}") from error
+    except TypeError as error:  # Dask's, of a key that it was not told of
+        raise ClusterLost(f"{address} needs a key (README.md says how to name it): {error}") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=seconds)

@@ -26,11 +26,11 @@ from nbgrader.utils import is_grade, parse_utc, rmtree
 from traitlets.config import Config
 
 from attncourse.grading import leftovers
+from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
-from attncourse.grading.grader import ByHand, Files, Graded, Job, NotGraded, Unit, course_version
 from attncourse.grading.harmless import one_line
+from attncourse.grading.job import ByHand, Files, Graded, Job, NotGraded, Unit, course_version
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
-from attncourse.grading.worker import Log, run, snapshot
 
 LOG = ".nbgrader.log"
 

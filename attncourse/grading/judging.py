@@ -21,6 +21,7 @@ from attncourse.checks.judge import judge
 from attncourse.checks.probe import Answer, Failure
 from attncourse.checks.task import registry
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
+from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.repair import flag, remarks
 from attncourse.grading.scan import Findings, scan
@@ -91,7 +92,7 @@ class Execute(preprocessors.Execute):
         try:
             self.execute_cell(cell, index, store_history=True)
         except DeadKernelError:
-            self._stop("The Python process came to an end.")
+            self._died("The Python process came to an end.")
         except CellTimeoutError:
             self._stop("The code did not come to an end, and did not let itself be interrupted.")
         except Exception:
@@ -121,6 +122,13 @@ class Execute(preprocessors.Execute):
     def _stop(self, reason: str) -> None:
         self._stopped = reason
         run_sync(self.km.shutdown_kernel)(now=True)
+
+    def _died(self, words: str) -> None:
+        """The kernel came to an end: by the notebook's doing, by a limit of ours, or by neither."""
+        provisioner: Any = self.km.provisioner
+        if provisioner.lost:
+            raise NotGraded("lost its Python process, which was killed from outside", again=True)
+        self._stop(f"{words} {provisioner.ending}".strip())
 
     # Graded cells ---------------------------------------------------------------------------
 
@@ -220,7 +228,7 @@ class Execute(preprocessors.Execute):
         try:
             return run_sync(self._async_ask)(code)
         except DeadKernelError:
-            self._stop("The Python process came to an end while your function was called.")
+            self._died("The Python process came to an end while your function was called.")
         except TimeoutError:
             self._stop("Your function did not come to an end, and did not let itself be interrupted.")
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attncourse.grading.grader import MOST_BYTES, Files, NotGraded
+from attncourse.grading.job import MOST_BYTES, Files, NotGraded
 
 
 @dataclass(frozen=True, order=True)

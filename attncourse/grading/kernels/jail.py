@@ -5,17 +5,20 @@ one writable place in memory that ends with the jail. It has no network, sees no
 own, has no privilege and cannot regain one. No privileges are needed to make it, and root
 makes it, too: what runs in it is then nobody.
 
-The four steps, each by the process that must take it::
+The five steps, each by the process that must take it::
 
-    unshare()         a process that is to be the jail's parent, still outside
+    unshare()         a process that is to be the jail's supervisor, still outside
     map_ids(pid)      that process's parent
-    build(...)        the first process inside, number 1 of its process namespace
+    unshare_pids()    the supervisor's child, the guard
+    build(...)        the guard's child, which is number 1 of its process namespace and runs the notebook
     drop(limits)      the same
 
-See namespaces(7), user_namespaces(7), pivot_root(2), mount_setattr(2), capabilities(7).
+See namespaces(7), user_namespaces(7), pid_namespaces(7), pivot_root(2), mount_setattr(2), capabilities(7)
+and seccomp(2).
 """
 
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -54,15 +57,24 @@ _DEVICES = ["full", "null", "random", "urandom", "zero"]
 _DEVICE_LINKS = {"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"}
 
 # From <linux/sched.h>, <linux/mount.h>, <linux/prctl.h>, <linux/capability.h> and <linux/landlock.h>.
+_NEW_PIDS = 0x20000000
 _NEW_NAMESPACES = 0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000
 _ATTR_RDONLY, _ATTR_NOSUID = 0x1, 0x2
 _AT_FDCWD, _AT_RECURSIVE, _MNT_DETACH = -100, 0x8000, 2
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _CAPABILITY_VERSION_3 = 0x20080522
 _MOUNT_SETATTR = 442
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+# From <linux/audit.h> and <asm/unistd.h>: io_uring_setup, _enter and _register, memfd_secret, and by the
+# architecture memfd_create, shmget, bpf, userfaultfd, perf_event_open, add_key, request_key and keyctl.
+_EVERYWHERE = (425, 426, 427, 447)
+_FORBIDDEN = {
+    "x86_64": (0xC000003E, (*_EVERYWHERE, 319, 29, 321, 323, 298, 248, 249, 250)),
+    "aarch64": (0xC00000B7, (*_EVERYWHERE, 279, 194, 280, 282, 241, 217, 218, 219)),
+}
+_SOCKET = {"x86_64": 41, "aarch64": 198}
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -73,6 +85,15 @@ def unshare() -> None:
     if platform.machine() not in _PIVOT_ROOT:
         raise OSError(f"no jail on the architecture {platform.machine()}")
     _do("unshare", _NEW_NAMESPACES)
+
+
+def unshare_pids() -> None:
+    """Have the next child be number 1 of a process namespace.
+
+    No process in there can kill it: a signal to number 1 that it does not handle is ignored, SIGKILL,
+    too, unless it comes from outside.
+    """
+    _do("unshare", _NEW_PIDS)
 
 
 def map_ids(pid: int) -> None:
@@ -153,7 +174,34 @@ def drop(limits: dict[str, int]) -> None:
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
     _give_up_privileges()
+    forbid_calls()
     limit(limits)
+
+
+def forbid_calls() -> None:
+    """Have the system refuse, from now on, calls that no notebook needs and that go around a jail.
+
+    They are asynchronous input and output, whose flaws have opened jails before; memory that no process
+    is counted for; sockets other than those of files and of the jail's own network (to the host of a
+    virtual machine, say); and what only debuggers and administrators use. The filter is short enough to
+    be written down here; a library for it would have to be installed beside Python.
+    """
+    _give_up_privileges()
+    architecture, calls = _FORBIDDEN[platform.machine()]
+    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
+    refuse, allow = 0x00050000 | errno.EPERM, 0x7FFF0000
+    # Each step: what to do, how many steps to skip if it is so, and if not, and with what number.
+    steps = [(load, 0, 0, 4), (equal, 1, 0, architecture), (end, 0, 0, refuse), (load, 0, 0, 0)]
+    for call in calls:
+        steps += [(equal, 0, 1, call), (end, 0, 0, refuse)]
+    steps += [(at_least, 0, 1, 0x40000000), (end, 0, 0, refuse)]  # a second set of calls, on x86_64
+    steps += [(equal, 1, 0, _SOCKET[platform.machine()]), (end, 0, 0, allow), (load, 0, 0, 16)]
+    for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+        steps += [(equal, 0, 1, family), (end, 0, 0, allow)]
+    steps.append((end, 0, 0, refuse))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = struct.pack("@HP", len(steps), ctypes.addressof(code))
+    _do("prctl", _PR_SET_SECCOMP, 2, program, 0, 0)
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -163,6 +211,35 @@ def limit(limits: dict[str, int]) -> None:
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (most, most))
+
+
+def used_more_than(most: int) -> bool:
+    """Whether the processes in /proc hold more than so many bytes of memory together, files left out.
+
+    They are counted first in a way that takes microseconds and counts what they share, as after a fork,
+    for each of them; and only if that is too much as it is, by shares.
+    """
+    numbers = [name for name in os.listdir("/proc") if name.isdigit()]
+    return sum(map(_resident, numbers)) > most and sum(map(_proportional, numbers)) > most
+
+
+def _resident(number: str) -> int:
+    return _kilobytes(f"/proc/{number}/status", ("RssAnon:", "RssShmem:", "VmSwap:"))
+
+
+def _proportional(number: str) -> int:
+    # A process can keep others from looking into it.
+    fields = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
+    return _kilobytes(f"/proc/{number}/smaps_rollup", fields) or _resident(number)
+
+
+def _kilobytes(path: str, fields: Sequence[str]) -> int:
+    """The sum of these fields in bytes; 0 where the file cannot be read, as when its process has ended."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(tuple(fields)))
 
 
 def die_with_parent() -> None:
@@ -292,6 +369,8 @@ def main(arguments: Sequence[str]) -> None:
     """Take limits, keep to a folder if there is one to keep to, and become another program."""
     limits, box, *command = arguments
     limit(json.loads(limits))
+    if platform.machine() in _FORBIDDEN:
+        forbid_calls()
     if box:
         package = Path(__file__).parents[2]
         paths = {path for path in readable() if path != str(package)} | {"/proc", *_ACCOUNTS}

@@ -12,38 +12,57 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerBase
 from traitlets import Integer, Unicode
 
 from attncourse.grading import leftovers
+from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels.environment import environment
 
 if sys.platform == "linux":
     from attncourse.grading.kernels import jail
-    from attncourse.grading.kernels.zygote import Zygote
+    from attncourse.grading.kernels.zygote import HUNGRY, KILLED, Zygote
 
 _JAILS = ("zygote", "bubblewrap")
+# What a notebook finds open in each isolation, in words that follow "Open to it: ".
+OPEN = {
+    "zygote": "",
+    "bubblewrap": "",
+    "landlock": "UDP, Unix sockets and, before Linux 6.7, TCP; the sight of all processes with their command "
+    "lines and, before Linux 6.12, signals to those of the same user; any amount of disk; and what it starts "
+    "may outlive it",
+    "process": "all files, processes and networks that are open to whoever grades",
+}
 
 
 class Provisioner(KernelProvisionerBase):
     """Starts one kernel, in the strongest isolation that this machine allows, and says in which."""
 
     isolation = Unicode(
-        "best",
-        help="""How much a kernel is kept from the rest of the machine: 'best' takes what there is,
-        'required' refuses to start one outside a jail, 'none' starts plain processes. Once the
+        "required",
+        help="""How much a kernel is kept from the rest of the machine: 'required' refuses to start one
+        outside a jail, 'best' takes what there is, 'none' starts plain processes. Once the
         kernel runs, it names what it runs in: 'zygote' (a jail, forked from a process that has
         imported the libraries), 'bubblewrap' (a jail made by that program), 'landlock' (no jail:
         its own files only, but not its own processes and network) or 'process' (no jail: only
         limits on memory, time and size of files).""",
     ).tag(config=True)
-    memory = Integer(4 << 30, help="bytes that a process may use, beyond those of the libraries").tag(
-        config=True
-    )
+    memory = Integer(
+        4 << 30,
+        help="""bytes of memory that the processes of a notebook may use together, and address space that
+        each may take beyond that of the libraries""",
+    ).tag(config=True)
+    reading = Integer(
+        512 << 20,
+        help="""bytes by which the memory of the process that grades may grow while a notebook runs, by what
+        the notebook sends it""",
+    ).tag(config=True)
     space = Integer(256 << 20, help="bytes that a notebook may write into its folder").tag(config=True)
     processes = Integer(64, help="processes and threads in a jail, the kernel's ten or so among them").tag(
         config=True
@@ -59,6 +78,18 @@ class Provisioner(KernelProvisionerBase):
         self._leash: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
+        self._asked_to_end = False
+        #: Why the kernel was ended here, in a sentence; empty if it was not.
+        self.ending = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the kernel was killed by somebody else than this process and the notebook itself.
+
+        Only a forked kernel cannot kill itself in that way (see zygote.py). In another isolation one
+        that does so is taken for one that was killed.
+        """
+        return self._status == -signal.SIGKILL and not self._asked_to_end and not self.ending
 
     @property
     def has_process(self) -> bool:
@@ -69,8 +100,10 @@ class Provisioner(KernelProvisionerBase):
             ("process", "") if self.wanted == "none" else await asyncio.to_thread(_strongest)
         )
         if self.wanted == "required" and self.isolation not in _JAILS:
-            raise RuntimeError(
-                f"no notebook is run: isolation is required, and no jail is possible: {reason}"
+            raise NotGraded(
+                f"is not graded without isolation: no jail is possible: {reason}. "
+                f"To grade all the same, say --isolation best. Then open to it: {OPEN[self.isolation]}",
+                everyone=True,
             )
         if reason:
             _warn_once(self.log, f"notebooks run in isolation {self.isolation!r}: {reason}")
@@ -117,9 +150,11 @@ class Provisioner(KernelProvisionerBase):
                 "arguments": cmd[cmd.index("-f") :],
                 "environment": settings,
                 "limits": {**limits, "RLIMIT_AS": self.memory},
+                "memory": self.memory,
             }
             self._leash = await asyncio.to_thread(Zygote.start_kernel, request)
             self._leash.setblocking(False)
+            self._start_watching()
             return self.connection_info
         limits["RLIMIT_DATA"] = self.memory
         if self.isolation == "bubblewrap":
@@ -135,6 +170,7 @@ class Provisioner(KernelProvisionerBase):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self._start_watching()
         return self.connection_info
 
     async def poll(self) -> int | None:
@@ -143,12 +179,52 @@ class Provisioner(KernelProvisionerBase):
         elif self._leash is not None and self._status is None:
             with contextlib.suppress(BlockingIOError):
                 # Nothing is said where the supervisor was killed.
-                self._status = int(self._leash.recv(100) or -signal.SIGKILL)
+                said = self._leash.recv(100).decode() or KILLED
+                if said == HUNGRY:
+                    self.ending = self._hungry
+                self._status = -signal.SIGKILL if said in (HUNGRY, KILLED) else int(said)
         return self._status
+
+    def _start_watching(self) -> None:
+        """Bound what the notebook makes this process read and, where no supervisor does it, use itself.
+
+        Bounds on single messages do not: many of them, and of parts of them, can be on their way.
+        """
+        start = psutil.Process().memory_info().rss
+        process, leash = self._process, self._leash
+
+        def watch() -> None:
+            while not self._ended.wait(0.05):
+                if psutil.Process().memory_info().rss - start > self.reading:
+                    self.ending = "It sent more than can be read."
+                elif process is not None and _used(process.pid) > self.memory:
+                    self.ending = self._hungry
+                if self.ending:
+                    self._end(process, leash)
+                    return
+
+        self._ended = threading.Event()
+        threading.Thread(target=watch, daemon=True).start()
+
+    @property
+    def _hungry(self) -> str:
+        return f"Its processes used more than {self.memory / 2**30:g} GB of memory together."
+
+    @staticmethod
+    def _end(process: "subprocess.Popen[bytes] | None", leash: socket.socket | None) -> None:
+        if leash is not None:
+            with contextlib.suppress(OSError):
+                leash.shutdown(socket.SHUT_WR)
+        elif process is not None and os.name == "posix":
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        elif process is not None:
+            process.kill()
 
     async def wait(self) -> int | None:
         while await self.poll() is None:
             await asyncio.sleep(0.005)
+        self._ended.set()
         if self._leash is not None:
             self._leash.close()
         self._leash = self._process = None
@@ -160,14 +236,10 @@ class Provisioner(KernelProvisionerBase):
             await self.kill()
 
     async def kill(self, restart: bool = False) -> None:
-        if self._leash is not None:
-            with contextlib.suppress(OSError):
-                self._leash.shutdown(socket.SHUT_WR)
-        elif self._process is not None and os.name == "posix":
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        elif self._process is not None:
-            self._process.kill()
+        # What ended before is to be known as what it was.
+        if self.has_process and await self.poll() is None:
+            self._asked_to_end = True
+            self._end(self._process, self._leash)
         if self.has_process:
             await self.wait()
 
@@ -203,6 +275,17 @@ def copy_folder(source: str, target: str, space: int) -> None:
                 os.symlink(os.readlink(path), copy)
             elif stat.S_ISREG(status.st_mode):
                 shutil.copyfile(path, copy)
+
+
+def _used(pid: int) -> int:
+    """The memory of a process and of those it has started, as far as they are still below it."""
+    used = 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                used += one.memory_info().rss
+    return used
 
 
 @functools.cache

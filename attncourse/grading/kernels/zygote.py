@@ -6,10 +6,14 @@ kernel's leash, on which the kernel's supervisor says "ready" or why not, and at
 kernel ended. Who lets go of the leash ends the kernel with all that it started, and the end of
 the zygote ends all::
 
-    grader ---- zygote ---- supervisor ---- [ first ---- kernel ---- what it starts ]
-                            holds the leash   the jail, a process namespace of its own
+    grader ---- zygote ---- supervisor ---- [ guard ---- [ kernel ---- what it starts ] ]
+                            holds the leash   each bracket a process namespace of its own
 
-From inside, neither supervisor nor zygote nor grader can be seen or reached.
+From inside, nothing of what stands to the left can be seen or reached, and the kernel, number 1 of its
+namespace, cannot be killed. So an end by SIGKILL came from outside, and is not the notebook's doing: the
+guard and the supervisor tell it (`KILLED`) from an exit or a crash, from the notebook's hunger for memory,
+which the supervisor watches, and from its limit on computing. A supervisor that was killed itself says
+nothing, which means the same.
 """
 
 import contextlib
@@ -25,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +65,12 @@ IMPORTS = [
 _MOST = 1 << 16
 _PATIENCE = 60  # seconds that a kernel may take until it listens
 _READY = b"ready"
+_PAUSE = 0.05  # seconds between two looks at the memory that a notebook uses
+_SHARE = 0.1  # of the time, at most, goes into these looks
+
+# How a kernel ended, as its supervisor says it: of itself, if with nothing of these.
+KILLED, HUNGRY = "killed", "hungry"
+_EXIT_KILLED = 255
 
 # What the kernel's process does: it takes the request and a descriptor to say on that it is ready.
 Job = Callable[[dict[str, Any], int], object]
@@ -162,7 +173,7 @@ def _try_jail() -> None:
     with tempfile.TemporaryDirectory() as box, ours:
         for name in ("home", "root", "sockets", "work"):
             os.mkdir(f"{box}/{name}")
-        request = {"box": box, "limits": {}, "space": 1 << 20}
+        request = {"box": box, "limits": {}, "memory": 1 << 30, "space": 1 << 20}
         with leash:
             _start(request, leash, look)
         ours.settimeout(_PATIENCE)
@@ -199,16 +210,24 @@ def _supervise(request: dict[str, Any], leash: socket.socket, zygote: socket.soc
         return
     jail.die_with_parent()
     heard, say = os.pipe()
-    first = _fork(lambda: _be_first(request, say, job), lambda words: os.write(say, words))
+    guard = _fork(lambda: _be_guard(request, say, job), lambda words: os.write(say, words))
     os.close(say)
-    ended = os.pidfd_open(first)
+    ended = os.pidfd_open(guard)
     ready = b""
     watched = select.poll()
     for descriptor in (heard, leash.fileno(), ended):
         watched.register(descriptor, select.POLLIN)
+    hungry = False
+    pause = _PAUSE
     while True:
-        happened = {descriptor for descriptor, _ in watched.poll()}
-        if heard in happened:
+        happened = {descriptor for descriptor, _ in watched.poll(1000 * pause)}
+        if not happened:
+            start = time.monotonic()
+            if ready == _READY and not hungry and jail.used_more_than(request["memory"]):
+                hungry = True
+                os.kill(guard, signal.SIGKILL)
+            pause = max(_PAUSE, (time.monotonic() - start) / _SHARE)
+        elif heard in happened:
             words = os.read(heard, _MOST)
             ready += words
             if not words:
@@ -217,27 +236,39 @@ def _supervise(request: dict[str, Any], leash: socket.socket, zygote: socket.soc
                     jail.seal_sockets()
                 leash.send(ready or b"it ended while it started")
         elif ended in happened:
-            status = os.waitpid(first, 0)[1]
-            leash.send(str(os.waitstatus_to_exitcode(status)).encode())
+            code = os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1])
+            killed = code in (_EXIT_KILLED, -signal.SIGKILL)
+            leash.send((HUNGRY if hungry else KILLED if killed else str(code)).encode())
             return
         elif leash.fileno() in happened:
             watched.unregister(leash.fileno())
-            os.kill(first, signal.SIGKILL)
+            os.kill(guard, signal.SIGKILL)
 
 
-def _be_first(request: dict[str, Any], say: int, job: Job) -> NoReturn:
-    """Be the first process inside, which cannot be killed from inside and whose end is the end of all."""
+def _be_guard(request: dict[str, Any], say: int, job: Job) -> NoReturn:
+    """Wait for the kernel, as number 1 of a namespace around its own, whose end is the end of all."""
     _close_all_but(say)
+    # The kernel stays in this group, where a signal for all of the group reaches nobody it could kill.
+    os.setsid()
+    jail.unshare_pids()
+    kernel = _fork(lambda: _be_jailed(request, say, job), lambda words: os.write(say, words))
+    os.close(say)
+    jail.drop({})
+    jail.die_with_parent()
+    jail.set_dumpable(False)
+    _, status, used = os.wait4(kernel, 0)
+    code = os.waitstatus_to_exitcode(status)
+    # The system's clocks of computing differ by a little.
+    computing = used.ru_utime + used.ru_stime + 1
+    if code == -signal.SIGKILL and computing < request["limits"].get("RLIMIT_CPU", 0):
+        os._exit(_EXIT_KILLED)
+    os._exit(min(code & 0xFF, _EXIT_KILLED - 1))
+
+
+def _be_jailed(request: dict[str, Any], say: int, job: Job) -> None:
     jail.build(request["box"], request["space"])
     jail.drop(request["limits"])
-    jail.die_with_parent()
-    kernel = _fork(lambda: job(request, say), lambda words: os.write(say, words))
-    os.close(say)
-    jail.set_dumpable(False)
-    while True:
-        child, status = os.wait()
-        if child == kernel:
-            os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    job(request, say)
 
 
 def _be_kernel(request: dict[str, Any], say: int) -> None:
@@ -246,7 +277,6 @@ def _be_kernel(request: dict[str, Any], say: int) -> None:
     from ipykernel.kernelapp import IPKernelApp
 
     jail.set_dumpable(True)
-    os.setsid()
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None

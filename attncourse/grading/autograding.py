@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import sqlite3
+import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +23,7 @@ from traitlets import Unicode
 from traitlets.config import Config
 
 from attncourse.grading import leftovers
-from attncourse.grading.grader import (
+from attncourse.grading.job import (
     MOST_BYTES,
     ByHand,
     Failed,
@@ -114,7 +115,7 @@ def outcome(unit: Unit, job: Job) -> Graded | Failed:
     try:
         return grade(unit, job)
     except NotGraded as reason:
-        return Failed(str(reason), reason.log)
+        return Failed(str(reason), reason.log, reason.again, reason.everyone)
     except Exception as error:
         return Failed(f"could not be graded: {advice(error) or f'{type(error).__name__}: {error}'}")
 
@@ -182,6 +183,9 @@ def run(converter: Autograde | GenerateAssignment | GenerateFeedback, log: "Log"
     try:
         converter.start()
     except (Exception, SystemExit) as error:
+        if isinstance(log.caught, NotGraded):
+            log.caught.log = log.text
+            raise log.caught from error
         raise NotGraded(log.cause or str(error) or type(error).__name__, log.text) from error
     finally:
         converter.log.removeHandler(log)
@@ -194,8 +198,11 @@ class Log(logging.Handler):
         super().__init__(logging.WARNING)
         self.lines: list[str] = []
         self.errors: list[str] = []
+        #: What nbgrader caught. It logs it while it holds it, and then raises something else.
+        self.caught: BaseException | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
+        self.caught = self.caught or sys.exception()
         self.lines.append(f"{record.levelname} {record.getMessage().strip()}")
         if record.levelno >= logging.ERROR:
             self.errors.append(record.getMessage().strip())

@@ -1,0 +1,125 @@
+"""What goes to whoever grades a submission, and what comes back.
+
+All of it is plain data, so that it makes no difference where a submission is graded.
+"""
+
+import datetime
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from traitlets.config import Config
+
+# What is larger is refused: the files of a submission, and what grading makes of them.
+MOST_BYTES = 100_000_000
+
+Files = Mapping[str, bytes]
+
+
+class NotGraded(Exception):
+    """A submission could not be graded; the message says why, in words that continue its name.
+
+    Parameters
+    ----------
+    words : str
+    log : str
+        nbgrader's warnings and errors.
+    again : bool
+        Whether it is worth another try: the machine was in the way, not the submission.
+    everyone : bool
+        Whether no submission can be graded here.
+    """
+
+    def __init__(self, words: str, log: str = "", *, again: bool = False, everyone: bool = False) -> None:
+        super().__init__(words)
+        self.log = log
+        self.again = again
+        self.everyone = everyone
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is the same for all submissions of a unit.
+
+    Parameters
+    ----------
+    name : str
+    sources : mapping of str to bytes
+        The files of the unit's source folder, by their paths in it.
+    gradebook : bytes
+        An SQLite gradebook that knows the unit's cells, and nobody's marks; see `snapshot`.
+    config : Config
+        nbgrader's configuration; that of the folders and of the database is not used.
+    course : str
+        `course_version` of the machine that wants the marks.
+    """
+
+    name: str
+    sources: Files
+    gradebook: bytes
+    config: Config
+    course: str
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """What a person has entered into the gradebook about one submission, and grading must respect."""
+
+    duedate: datetime.datetime | None = None
+    extension: datetime.timedelta | None = None
+    grades: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    comments: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One submission: the files handed in, by their paths, and what identifies them."""
+
+    student: str
+    files: Files
+    digest: str
+    by_hand: ByHand = ByHand()
+
+
+@dataclass(frozen=True)
+class Graded:
+    """What nbgrader makes of a submission.
+
+    `marks` and `comments` are the automatic ones, None where there is none; `log` holds nbgrader's
+    warnings and errors.
+    """
+
+    notebook: bytes
+    feedback: bytes
+    marks: dict[str, float | None]
+    comments: dict[str, str | None]
+    penalty: float | None
+    log: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A `NotGraded` that was returned."""
+
+    words: str
+    log: str = ""
+    again: bool = False
+    everyone: bool = False
+
+
+# Modules and packages of this package that give nobody a mark.
+_WITHOUT_MARKS = {"toy", "plots", "interactive", "answers", "hostile", "simulate", "kit", "export", "report"}
+
+
+@functools.cache
+def course_version() -> str:
+    """A fingerprint of the package's code: the checks, what they compare with, and the grading."""
+    package = Path(__file__).parents[1]
+    whole = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package).with_suffix("")
+        if not _WITHOUT_MARKS.intersection(place.parts):
+            whole.update(f"{place.as_posix()}\0".encode() + path.read_bytes())
+    return whole.hexdigest()
