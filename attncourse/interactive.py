@@ -366,7 +366,7 @@ def scaling(words: Sequence[str], query: Tensor, key: Tensor, value: Tensor) -> 
         chunk = slice(start, min(start + size, newest + 1))
         new = partial_attention(scores[None, chunk], value[chunk])
         state = new if state is None else merge_partials(state, new)
-        numbers = [*(float(part) for part in state), float(state.weighted / state.total)]
+        numbers = (*state, state.weighted / state.total)
         rows.append((", ".join(words[chunk]), [_cell(_two(number)) for number in numbers]))
     caption = f"{words[newest]} asks, {size} keys at a time"
     table = _table("chunks", caption, [["keys", "m", "l", "o", "o / l"]], rows)
