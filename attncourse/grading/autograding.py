@@ -24,12 +24,12 @@ from traitlets.config import Config
 
 from attncourse.grading import leftovers
 from attncourse.grading.job import (
-    MOST_BYTES,
     ByHand,
     Failed,
     Files,
     Graded,
     Job,
+    Limits,
     NotGraded,
     Unit,
     course_version,
@@ -95,8 +95,9 @@ def grade(unit: Unit, job: Job) -> Graded:
                 penalty=row.late_submission_penalty,
                 log=log.text,
             )
-    if len(graded.notebook) + len(graded.feedback) > MOST_BYTES:
-        raise NotGraded(f"prints more than {MOST_BYTES // 10**6} MB")
+    most = Limits(config=unit.config).most_bytes
+    if len(graded.notebook) + len(graded.feedback) > most:
+        raise NotGraded(f"prints more than {most // 10**6} MB")
     return graded
 
 

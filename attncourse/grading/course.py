@@ -29,7 +29,7 @@ from attncourse.grading import leftovers
 from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
 from attncourse.grading.harmless import one_line
-from attncourse.grading.job import ByHand, Files, Graded, Job, NotGraded, Unit, course_version
+from attncourse.grading.job import ByHand, Files, Graded, Job, Limits, NotGraded, Unit, course_version
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
 
 LOG = ".nbgrader.log"
@@ -59,6 +59,7 @@ class Course:
         self.config = Config(self.app.config)
         if isolation is not None:
             self.config.Provisioner.isolation = isolation
+        self.limits = Limits(config=self.config)
         self.folders = self.app.coursedir
         self.submitted = self._step("submitted")
         self.reports = Path(self.folders.root, "reports")
@@ -119,7 +120,7 @@ class Course:
                 run(GenerateAssignment(coursedir=self.folders, parent=self.app), Log())
             finally:
                 self.folders.assignment_id, self.folders.release_directory = before
-        sources = read_folder(self._source(unit))
+        sources = read_folder(self._source(unit), self.limits.most_bytes)
         prepared = Unit(unit, sources, snapshot(unit, sources, self.config), self.config, course_version())
         try:
             pickle.dumps(prepared)
@@ -141,7 +142,7 @@ class Course:
             If the submission cannot be read.
         """
         before = self.about(submission).get("graded_from", "")
-        now = self._digest(submission, submission.read())
+        now = self._digest(submission, submission.read(self.limits.most_bytes))
         if not self.marks(submission) or not self._output("feedback", submission).is_dir():
             return False
         if before == now:
@@ -156,7 +157,7 @@ class Course:
         NotGraded
             If the submission cannot be read.
         """
-        files = dict(submission.read())
+        files = dict(submission.read(self.limits.most_bytes))
         fingerprint = self._digest(submission, files)
         if _timestamp(files) is None:  # nbgrader stumbles over one that is not a date
             files.pop("timestamp.txt", None)
@@ -281,7 +282,7 @@ class Course:
 
     def _digest(self, submission: Submission, files: Files) -> str:
         """A fingerprint of the submission and, after a slash, one of what it is graded by."""
-        course = digest(read_folder(self._source(submission.unit))) + course_version()
+        course = digest(read_folder(self._source(submission.unit), self.limits.most_bytes)) + course_version()
         return f"{digest(files)}/{hashlib.sha256(course.encode()).hexdigest()}"
 
     def _step(self, step: str) -> Path:

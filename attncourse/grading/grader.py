@@ -14,10 +14,7 @@ from multiprocessing.connection import Connection
 import psutil
 
 from attncourse.grading import leftovers
-from attncourse.grading.job import Failed, Graded, Job, Unit
-
-# How often a submission is tried that takes too long or whose process ends without its own doing.
-TRIES = 2
+from attncourse.grading.job import Failed, Graded, Job, Limits, Unit
 
 
 class Grader:
@@ -40,7 +37,8 @@ class Grader:
 
     def grade(self, unit: Unit, job: Job) -> Graded | Failed:
         """Grade one submission, whatever it does to the process that grades it."""
-        for _ in range(TRIES):
+        tries = Limits(config=unit.config).tries
+        for _ in range(tries):
             reason = "met a machine that cannot start nbgrader"
             try:
                 if self.process is None:
@@ -58,7 +56,7 @@ class Grader:
             except (EOFError, OSError):
                 pass
             self.close()
-        return Failed(f"{reason}, {TRIES} times")
+        return Failed(f"{reason}, {tries} times")
 
     def close(self) -> None:
         """End the process and everything that it has started."""
