@@ -165,12 +165,10 @@ class Run:
         NoneGraded
         """
         ahead = self._ahead(options.force)
-        units = self._units({one.unit for one in ahead})
-        ahead = [one for one in ahead if one.unit in units]
         if not ahead:
             return
         progress = Progress(len(ahead))
-        work = self._work(ahead, units, progress)
+        work = self._work(ahead, progress)
         try:
             with ExitStack() as stack:
                 stack.callback(progress.close)
@@ -260,10 +258,14 @@ class Run:
         return ahead
 
     def _work(
-        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: Progress
+        self, ahead: Sequence[Submission], progress: Progress
     ) -> Iterator[tuple[Submission, Unit, Job]]:
         """What is to be graded, read when it is its turn."""
+        units = self._units({one.unit for one in ahead})
         for submission in ahead:
+            if submission.unit not in units:
+                progress.drop()
+                continue
             try:
                 job = self.course.job(submission)
             except (NotGraded, OSError) as reason:
