@@ -53,7 +53,7 @@ def intro(hours: Sequence[int], degrees: Sequence[float]) -> HTML:
     ]
     foot = ("sum, answer", [_cell(""), _cell(_two(weights.sum())), _cell(_two(weights @ value))])
     table = _table(
-        "bars", f"Hour {asked}, factor 4", [["hour", "similarity", "weight", "degrees"]], rows, foot
+        "hours try-bars", f"Hour {asked}, factor 4", [["hour", "similarity", "weight", "degrees"]], rows, foot
     )
     moments = torch.linspace(0, 24, 97)
     answers = (softargmax(factor * _clock(moments) @ key.T) @ value)[:, 0]  # (97,)
@@ -229,14 +229,14 @@ def multihead(sentences: Sequence[Sequence[str]], kinds: Sequence[str], kind: Te
     """
     scores = torch.tensor([[3.0, 0.0, 0.0], [0.0, 0.0, 3.0]])  # (num_heads, num_words)
     weights = softargmax(scores)  # (num_heads, num_words)
-    rows = [(f"head {h}", [_share(weight) for weight in row]) for h, row in enumerate(weights)]
+    rows = [(str(h), [_share(weight) for weight in row]) for h, row in enumerate(weights)]
     names = [[a if a == b else f"{a} or {b}" for a, b in zip(*sentences, strict=True)]]
     tables = [
-        _table("heads", f"Weights of {sentences[0][1]}", [["", *names[0]]], rows),
+        _table("heads", f"Weights of {sentences[0][1]}", [["head", *names[0]]], rows),
         _table(
             "outputs",
             "Outputs, side by side",
-            [["", *(f"head {h}: {name}" for h in range(2) for name in kinds)]],
+            [["sentence", *(f"head {h}: {name}" for h in range(2) for name in kinds)]],
             [
                 (" ".join(words), [_cell(_two(number)) for number in (weights @ kind[s]).flatten()])
                 for s, words in enumerate(sentences)

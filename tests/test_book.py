@@ -545,7 +545,7 @@ def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages
 
 
 # Of each pair of figures the one that is seen, if there are two and it is loaded.
-SEEN_FIGURES = """[...document.querySelectorAll("article img:is(.only-light, .only-dark)")]
+SEEN_FIGURES = """[...document.querySelectorAll("article img:is(.in-light, .in-dark)")]
     .filter(image => image.checkVisibility()).map(image => image.className)"""
 
 
@@ -553,15 +553,15 @@ SEEN_FIGURES = """[...document.querySelectorAll("article img:is(.only-light, .on
 def test_figures_have_the_colours_of_the_theme(scheme, ground, html, pages, browser):
     context = browser.new_context(color_scheme=scheme)
     page, problems = opened(context, f"{html.as_uri()}/book/masking.html")
-    figures = len(pages["book/masking.html"].select("article img.only-light"))
-    assert page.evaluate(SEEN_FIGURES) == [f"only-{scheme}"] * figures
+    figures = len(pages["book/masking.html"].select("article img.in-light"))
+    assert page.evaluate(SEEN_FIGURES) == [f"in-{scheme}"] * figures
     assert figures
     # The ground on which test_plots.py measures the contrasts.
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert [int(part) for part in re.findall(r"\d+", colour)] == list(bytes.fromhex(ground[1:]))
-    page.locator(f"img.only-{scheme}").last.scroll_into_view_if_needed()
+    page.locator(f"img.in-{scheme}").last.scroll_into_view_if_needed()
     page.wait_for_load_state("networkidle")
-    loaded = f"document.querySelectorAll('img.only-{scheme}').item({figures} - 1).naturalWidth"
+    loaded = f"document.querySelectorAll('img.in-{scheme}').item({figures} - 1).naturalWidth"
     assert page.evaluate(loaded)
     assert not problems
     context.close()
@@ -678,7 +678,7 @@ def test_the_book_prints_whole(one_page, pages, browser, tmp_path):
     pdf = program("pdf")
     page = pdf.open_book(browser, one_page)
     figures = page.locator("article img")
-    assert figures.count() == sum(len(soup.select("article img:not(.only-dark)")) for soup in pages.values())
+    assert figures.count() == sum(len(soup.select("article img:not(.in-dark)")) for soup in pages.values())
     assert figures.evaluate_all("images => images.every(image => image.complete && image.naturalWidth)")
     # As wide as the paper between its margins; 96 px are an inch, 25.4 mm.
     page.set_viewport_size({"width": int((210 - 2 * 17) / 25.4 * 96 / pdf.PAPER["scale"]), "height": 1000})

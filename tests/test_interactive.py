@@ -35,7 +35,12 @@ def drawn(*shape):
 WORDS = ["one", "two", "three", "four", "five"]
 QUERY, KEY, VALUE = (3 * drawn(5, 3)).round(), drawn(5, 3, 1)[..., 0], drawn(5, 2).abs()
 X, W_Q, W_K, W_V = drawn(5, 4), drawn(4, 3), drawn(3, 4).T, drawn(4, 2)
+HOURS, DEGREES = [3, 9, 20], [12.5, 18.0, 10.0]
+SENTENCES = [["one", "saw", "two"], ["two", "saw", "one"]]
+KIND = torch.stack([torch.eye(3)[[0, 2, 1], :2], torch.eye(3)[[1, 2, 0], :2]])  # (2, 3, 2)
 FIGURES = {
+    "intro": interactive.intro(HOURS, DEGREES),
+    "multihead": interactive.multihead(SENTENCES, ["first", "second"], KIND),
     "attention_operator": interactive.attention_operator(
         WORDS, ["red", "green", "blue"], QUERY, KEY, VALUE, ["size", "age"]
     ),
@@ -127,6 +132,86 @@ def reach(page, name):
 def press(page, *keys):
     for key in keys:
         page.keyboard.press(key)
+
+
+# --- intro ---
+
+
+def check_intro(page, hour, factor):
+    angles = (hour - torch.tensor(HOURS, dtype=torch.float64)) * 2 * math.pi / 24
+    weights = torch.softmax(factor * angles.cos(), dim=0)
+    answer = weights @ torch.tensor(DEGREES, dtype=torch.float64)
+    rows = tables(page)["hours"][1:]
+    agree([row[1] for row in rows[:-1]], angles.cos())
+    agree([row[2] for row in rows[:-1]], weights)
+    agree(rows[-1][2:], torch.stack([weights.sum(), answer]))
+    ring = [float(page.locator(".try-answer").get_attribute(name)) for name in ("cx", "cy")]
+    height = 130 - 110 * (float(answer) - 10) / 8
+    assert ring == pytest.approx([30 + 11 * hour, height], abs=0.1)
+    # The ring is on the curve.
+    curve = page.locator(".try-curve").get_attribute("points").split()
+    at_hour = [float(number) for number in curve[4 * hour].split(",")]
+    assert at_hour == pytest.approx(ring, abs=0.11)
+    return answer
+
+
+def test_intro_every_factor_at_several_hours(shown):
+    page = shown("intro")
+    check_intro(page, 9, 4)  # as the script begins
+    for hour in (0, 7, 24):
+        page.locator("input[type=range]").first.fill(str(hour))
+        reach(page, "factor") if hour == 0 else page.get_by_label("factor").focus()
+        press(page, "Home")
+        for factor in interactive.LOOK_UP_FACTORS:
+            answer = check_intro(page, hour, factor)
+            assert f"The answer for {hour} hours is {answer:.2f} degrees." in status(page)
+            press(page, "ArrowRight")
+    page.get_by_label("factor").press("Home")
+    assert "Largest weight: 0.33, for every hour." in status(page)
+
+
+# --- multihead ---
+
+
+def check_multihead(page, scores, added=False):
+    weights = torch.softmax(torch.tensor([[s, 0.0, o] for s, o in scores], dtype=torch.float64), dim=-1)
+    heads = weights @ KIND.double()[:, None].squeeze(1)  # (2, 2, 2): sentence, head, kind
+    rows = tables(page)
+    for h, row in enumerate(rows["heads"][1:]):
+        agree(row[1:], weights[h])
+    for s, row in enumerate(rows["outputs"][1:]):
+        if added:
+            agree(row[1:3], heads[s].sum(dim=0))
+            assert [cell.text for cell in row[3:]] == ["", ""]
+        else:
+            agree(row[1:], heads[s].flatten())
+    outputs = heads.sum(dim=1) if added else heads.flatten(1)
+    largest = (outputs[0] - outputs[1]).abs().max()
+    assert ("is lost" in status(page)) == bool(largest < 0.005)
+    if largest >= 0.005:
+        assert f"differ, by {largest:.2f} at most" in status(page)
+
+
+def test_multihead_any_scores(shown):
+    page = shown("multihead")
+    check_multihead(page, [(3, 0), (0, 3)])  # as the script begins
+    sliders = page.locator("input[type=range]").all()
+    scores = [3, 0, 0, 3]
+    for i, value in [(3, 0), (2, 3), (0, 0), (2, 0), (0, -4), (3, 4), (1, 2)]:
+        sliders[i].fill(str(value))
+        scores[i] = value
+        check_multihead(page, [tuple(scores[:2]), tuple(scores[2:])])
+    page.get_by_label("subject").first.press("ArrowRight")
+    check_multihead(page, [(scores[0] + 1, scores[1]), tuple(scores[2:])])
+
+
+def test_multihead_adding_up_loses_who_did_what(shown):
+    page = shown("multihead")
+    page.get_by_label("add the heads up").check()
+    check_multihead(page, [(3, 0), (0, 3)], added=True)
+    assert "who did what is lost" in status(page)
+    page.get_by_label("add the heads up").uncheck()
+    check_multihead(page, [(3, 0), (0, 3)])
 
 
 # --- attention_operator ---
@@ -458,6 +543,18 @@ def test_figures_are_accessible_and_large_enough_for_a_finger(width, shown):
     for box in page.locator("button, select, input[type=range], .try-tick, .try-grip").all():
         size = box.bounding_box()
         assert min(size["width"], size["height"]) >= 24
+
+
+@pytest.mark.parametrize(("width", "height"), [(690, 720), (358, 740)])
+def test_controls_picture_and_numbers_are_seen_together(width, height, shown):
+    # The widths of the text on screens of 1280 × 800 and 390 × 844 pixels, and the height that bars leave.
+    page = shown(viewport={"width": width, "height": height})
+    page.add_style_tag(content="body { margin: 0; font: 16px/1.65 sans-serif }")
+    sizes = page.locator(".try").evaluate_all(
+        "figures => figures.map(figure => [figure.localName, figure.getBoundingClientRect().height])"
+    )
+    assert len(sizes) == len(FIGURES)
+    assert {name: size for name, size in sizes if size > height} == {}
 
 
 def test_on_paper_there_are_numbers_and_no_controls(shown):

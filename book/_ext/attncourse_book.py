@@ -243,10 +243,10 @@ def place_pictures(app: Sphinx, pagename: str, templatename: str, context: dict,
         image = f'<img width="{width}" height="{height}"{tag["rest"]}'
         if not tag["name"].endswith(".svg") or app.builder.name != "html":
             return image + tag["end"]
-        dark = f'<img class="only-dark" loading="lazy"{image.removeprefix("<img")}'.replace(
+        dark = f'<img class="in-dark" loading="lazy"{image.removeprefix("<img")}'.replace(
             tag["name"], dark_name(tag["name"])
         )
-        return f'<img class="only-light"{image.removeprefix("<img")}{tag["end"]}{dark}{tag["end"]}'
+        return f'<img class="in-light"{image.removeprefix("<img")}{tag["end"]}{dark}{tag["end"]}'
 
     if "body" in context:
         pictures = (
