@@ -79,6 +79,7 @@ class Provisioner(KernelProvisionerBase):
         self._process: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
         self._asked_to_end = False
+        self._ended = threading.Event()
         #: Why the kernel was ended here, in a sentence; empty if it was not.
         self.ending = ""
 
@@ -203,7 +204,6 @@ class Provisioner(KernelProvisionerBase):
                     self._end(process, leash)
                     return
 
-        self._ended = threading.Event()
         threading.Thread(target=watch, daemon=True).start()
 
     @property
