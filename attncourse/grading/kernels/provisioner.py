@@ -90,7 +90,10 @@ class Provisioner(KernelProvisionerBase):
         Only a forked kernel cannot kill itself in that way (see zygote.py). In another isolation one
         that does so is taken for one that was killed.
         """
-        return self._status == -signal.SIGKILL and not self._asked_to_end and not self.ending
+        killed = self._status == -signal.SIGKILL
+        if self.isolation == "bubblewrap":  # which says it in the way of shells
+            killed = killed or self._status == 128 + signal.SIGKILL
+        return killed and not self._asked_to_end and not self.ending
 
     @property
     def has_process(self) -> bool:
