@@ -28,10 +28,6 @@ class Progress:
             print(f"\r\x1b[2K{line}")
         self._draw()
 
-    def drop(self) -> None:
-        """One less is to be done."""
-        self.number -= 1
-
     def close(self) -> None:
         seconds = time.monotonic() - self.started
         start = "\r\x1b[2K" if self.live else ""
