@@ -15,11 +15,18 @@ from itertools import islice
 from typing import Any
 
 from attncourse.grading.grader import Grader
-from attncourse.grading.job import Failed, Graded, Job, Unit
+from attncourse.grading.job import Failed, Graded, Job, Page, PageJob, Unit
 from attncourse.grading.submitted import Submission
 
-Work = Iterable[tuple[Submission, Unit, Job]]
-Results = Generator[tuple[Submission, Unit, Job, Graded | Failed], None, None]
+Item = tuple[Submission, Unit, Job | PageJob]
+Outcome = Graded | Page | Failed
+# What is to be done. It may have more to give after a result than before.
+Work = Iterable[Item]
+Results = Generator[tuple[Submission, Unit, Job | PageJob, Outcome], None, None]
+
+
+# The grader that a thread owns, on this machine or on a worker of a cluster.
+_OF_THREAD = threading.local()
 
 
 class ClusterLost(Exception):
@@ -27,26 +34,29 @@ class ClusterLost(Exception):
 
 
 def on_this_machine(work: Work, workers: int, limit: float) -> Results:
-    """Grade so many submissions at a time, each in a process of its own, and listen to no network.
+    """Grade so many submissions at a time, by threads that own a process each, and listen to no network.
 
-    One submission for each process waits ready, so that none of them waits for this process.
+    The processes start while the first of the work is made. Later one submission for each of them waits
+    ready, so that none of them waits for this process.
     """
     graders = [Grader(limit) for _ in range(workers)]
-    free: queue.SimpleQueue[Grader] = queue.SimpleQueue()
+    unowned = queue.SimpleQueue[Grader]()
     for grader in graders:
-        free.put(grader)
+        unowned.put(grader)
 
-    def grade(unit: Unit, job: Job) -> Graded | Failed:
-        grader = free.get()
-        try:
-            return grader.grade(unit, job)
-        finally:
-            free.put(grader)
+    def begin() -> None:
+        _OF_THREAD.grader = unowned.get()
+        _OF_THREAD.grader.warm_up()
+
+    def grade(unit: Unit, job: Job | PageJob) -> Outcome:
+        return _OF_THREAD.grader.grade(unit, job)
 
     work = iter(work)
-    waiting: dict[Future[Graded | Failed], tuple[Submission, Unit, Job]] = {}
-    with ThreadPoolExecutor(workers) as threads:
+    waiting: dict[Future[Outcome], Item] = {}
+    with ThreadPoolExecutor(workers, initializer=begin) as threads:
         try:
+            for _ in range(workers):
+                threads.submit(int)  # a thread begins when there is something for it to do
             while True:
                 for submission, unit, job in islice(work, 2 * workers - len(waiting)):
                     waiting[threads.submit(grade, unit, job)] = submission, unit, job
@@ -106,10 +116,10 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
     warnings.filterwarnings("ignore", message="Sending large graph")
     work = iter(work)
     units: dict[str, Any] = {}
-    waiting: dict[Any, tuple[Submission, Unit, Job]] = {}
+    waiting: dict[Any, Item] = {}
     arriving = as_completed()
 
-    def send(submission: Submission, unit: Unit, job: Job) -> None:
+    def send(submission: Submission, unit: Unit, job: Job | PageJob) -> None:
         if unit.name not in units:
             # As a task, not as scattered data: it is made anew when all workers that had it are lost.
             units[unit.name] = client.submit(_itself, unit, pure=False)
@@ -125,7 +135,7 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
     refill()
     for future in arriving:
         submission, unit, job = waiting.pop(future.key)
-        result: Graded | Failed
+        result: Outcome
         try:
             result = future.result()
         except KilledWorker as error:
@@ -139,10 +149,7 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
         refill()
 
 
-_OF_THREAD = threading.local()
-
-
-def _grade(unit: Unit, job: Job, limit: float) -> Graded | Failed:
+def _grade(unit: Unit, job: Job | PageJob, limit: float) -> Outcome:
     """Grade on a worker, in a process that this thread of the worker keeps for it."""
     if not hasattr(_OF_THREAD, "grader"):
         _OF_THREAD.grader = Grader(limit)
