@@ -28,7 +28,7 @@ from attncourse.grading import judging, made, secret
 from attncourse.grading.answers import right_answers
 from attncourse.grading.judging import Execute, calls_of_checks
 from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
-from attncourse.grading.repair import MOST_CELLS, VERDICT, Repair
+from attncourse.grading.repair import VERDICT, Repair
 from attncourse.grading.sanitise import Sanitise
 from attncourse.grading.scan import scan
 from attncourse.grading.submitted import look_through
@@ -896,7 +896,7 @@ def test_of_a_students_own_cells_only_so_many_are_kept(gradebook):
     nb.cells += [NotebookNode(cell) for _ in range(20_000)]
     nb = repaired(nb, gradebook)
     assert graded_names(nb) == [name for name, _, _ in RELEASED]
-    assert len(nb.cells) == len(RELEASED) + MOST_CELLS
+    assert len(nb.cells) == len(RELEASED) + Repair().most_cells
     assert ["only the first 500" in flag["words"] for flag in nb.metadata["attncourse"]["flags"]] == [True]
 
 
