@@ -15,9 +15,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nbconvert import HTMLExporter
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
@@ -27,10 +26,12 @@ from attncourse.checks.judge import judge
 from attncourse.checks.task import source_of
 from attncourse.grading import judging, made, secret
 from attncourse.grading.answers import right_answers
-from attncourse.grading.judging import VERDICT, Execute, calls_of_checks
+from attncourse.grading.judging import Execute, calls_of_checks
 from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
-from attncourse.grading.repair import MOST_CELLS, Repair
+from attncourse.grading.repair import VERDICT, Repair
+from attncourse.grading.sanitise import Sanitise
 from attncourse.grading.scan import scan
+from attncourse.grading.submitted import look_through
 from attncourse.probe import absent, wire
 from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign
 from attncourse.probe.calling import probe
@@ -437,6 +438,8 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path, monkeypatch):
     )
     assert [mark(nb, name) for name in ("good", "deaf", "later")] == [2, 0, 0]
     assert "did not let itself be interrupted" in text_of(nb, "later")
+    (told,) = nb.metadata.attncourse["flags"]
+    assert told["words"].startswith("not run to its end: Your function did not come to an end")
 
 
 # --- what a submission can call: nothing that computes its answers ---
@@ -526,6 +529,19 @@ def test_the_pictures_of_a_verdict_come_beside_its_text(thieves):
     assert picture.metadata == {"attncourse": "verdict"}
     assert "<table" in picture.data[VERDICT]
     assert (error.output_type, list(picture.data)) == ("error", [VERDICT])
+
+
+def test_a_verdicts_pictures_are_kept_in_what_is_stored_and_cleaned(thieves):
+    nb = copy.deepcopy(thieves)
+    cell = next(one for one in nb.cells if one.metadata.get("nbgrader", {}).get("grade_id") == "part")
+    forged = new_output("display_data", {VERDICT: "<script>alert(1)</script><b>mine</b>"})
+    nb.cells.append(new_code_cell("1", outputs=[forged]))
+    nb, _ = Sanitise().preprocess(nb, {})
+    picture = cell.outputs[0]
+    assert picture.metadata == {"attncourse": "verdict"}
+    assert "<table" in picture.data[VERDICT]
+    assert "background-color:" in picture.data[VERDICT]
+    assert nb.cells[-1].outputs[0].data == {VERDICT: "<b>mine</b>"}
 
 
 def test_what_is_not_there_costs_nothing_and_says_so(thieves):
@@ -678,7 +694,7 @@ def test_a_course_has_one_secret_which_only_its_owner_reads(tmp_path):
 def test_nobody_honest_is_accused(name):
     task = TASKS[name]
     for source in [source_of(right, name) for right in right_answers(task)]:
-        found = scan(task, name, ["import math\nimport torch", source])
+        found = scan(task, name, [("own", source)], ["import math\nimport torch"])
         assert (found.calls, found.remarks) == ("", [])
 
 
@@ -690,6 +706,7 @@ HONEST = {
     "magics": "%matplotlib inline\n!ls\ndef softargmax(s):\n    return s.exp()",
     "settings of a plot": "from attncourse import plots\nplots.plt.rcParams['font.size'] = 9",
     "memory": "import gc\ngc.collect()\ndef softargmax(s):\n    return s.exp()",
+    "compiled": "@torch.compile\ndef softargmax(s):\n    return s.exp()",
     "a decorator": (
         "import inspect\ndef said(f):\n    print(inspect.signature(f))\n    return f\n"
         "@said\ndef softargmax(s):\n    return s.exp()"
@@ -699,7 +716,8 @@ HONEST = {
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_code_is_left_alone(name):
-    found = scan(TASKS["softargmax"], "softargmax", ["import torch", "def (", HONEST[name]])
+    cells = [("own", "def ("), ("softargmax", HONEST[name])]
+    found = scan(TASKS["softargmax"], "softargmax", cells, ["import torch"])
     assert (found.calls, found.remarks) == ("", [])
 
 
@@ -728,10 +746,10 @@ UNCERTAIN = {
 @pytest.mark.parametrize("name", [*CERTAIN, *UNCERTAIN])
 def test_only_what_is_certain_costs_points_and_a_person_reads_of_the_rest(name):
     source = {**CERTAIN, **UNCERTAIN}[name]
-    found = scan(TASKS["softargmax"], "softargmax", ["import torch", source])
+    found = scan(TASKS["softargmax"], "softargmax", [("softargmax", source)], ["import torch"])
     assert bool(found.calls) == (name in CERTAIN)
     assert found.remarks
-    assert all("(line " in words for words in [*found.remarks, *filter(None, [found.calls])])
+    assert all(place == "softargmax" and "(line " in words for place, words in found.remarks)
 
 
 # --- what is repaired ---
@@ -878,7 +896,7 @@ def test_of_a_students_own_cells_only_so_many_are_kept(gradebook):
     nb.cells += [NotebookNode(cell) for _ in range(20_000)]
     nb = repaired(nb, gradebook)
     assert graded_names(nb) == [name for name, _, _ in RELEASED]
-    assert len(nb.cells) == len(RELEASED) + MOST_CELLS
+    assert len(nb.cells) == len(RELEASED) + Repair().most_cells
     assert ["only the first 500" in flag["words"] for flag in nb.metadata["attncourse"]["flags"]] == [True]
 
 
@@ -900,15 +918,16 @@ def test_what_was_added_to_a_locked_cell_runs_before_it(gradebook):
     assert "'not so for checks'" not in sources
 
 
-def test_pictures_that_were_pasted_are_kept_and_missing_ones_are_not_looked_for(gradebook):
-    nb = handed_in()
-    there = {"my picture.png": {"image/png": "aGk="}}
-    source = "![one](attachment:my%20picture.png) ![two](attachment:gone.png) attachment:gone.png"
-    nb.cells += [new_markdown_cell(source, attachments=there), new_markdown_cell("x")]
-    nb.cells[-1].attachments = {"a": 3, "b": {}}
-    *_, picture, bad = repaired(nb, gradebook).cells
-    assert picture.attachments["my picture.png"] == {"image/png": "aGk="}
-    assert picture.source == "![one](attachment:my%20picture.png) ![two](gone.png) gone.png"
-    assert "attachments" not in bad
-    page, _ = HTMLExporter(template_name="basic").from_notebook_node(new_notebook(cells=[picture, bad]))
-    assert "data:image/png;base64,aGk=" in page
+def test_a_folder_that_is_hidden_is_told_of(tmp_path):
+    for student in (".ada", ".cache", "bob"):
+        (tmp_path / student / "unit").mkdir(parents=True)
+    (tmp_path / ".ada" / "unit" / "unit.ipynb").touch()
+    (tmp_path / "bob" / "unit" / "unit.ipynb").touch()
+    submissions, problems = look_through(tmp_path, ["unit"], ["unit"])
+    assert [submission.student for submission in submissions] == ["bob"]
+    (problem,) = problems
+    assert problem.place.endswith(".ada")
+    assert (problem.words, problem.ungraded) == (
+        "is not graded: a name that begins with a dot is hidden",
+        True,
+    )

@@ -320,7 +320,7 @@ def _cell(text: str, wrong: bool, part: float) -> str:
     # Blue for positive, orange for negative, so faint that text of either theme is read on it.
     depth = min(abs(part), 1) if part == part else 0
     colour = f"rgba({'0,114,178' if part >= 0 else '213,94,0'},{0.35 * depth:.2f})"
-    style = f"text-align:right;padding:.1em .5em;background:{colour}"
+    style = f"text-align:right;padding:.1em .5em;background-color:{colour}"
     if wrong:
-        return f'<td style="{style};outline:2px solid #d55e00;outline-offset:-2px">{html.escape(text)} ✗</td>'
+        return f'<td style="{style};border:2px solid #d55e00">{html.escape(text)} ✗</td>'
     return f'<td style="{style}">{html.escape(text)}</td>'

@@ -1056,7 +1056,7 @@ respond.probe = lambda calling, answer, cases: real(calling, attncourse.ANSWER, 
     )
 
 
-@_kind(BEFORE)
+@_kind(OTHERS)
 def replaced_probe_by_the_reference(sheet: Sheet) -> None:
     """The same with the reference of the check, under the name that the check knows itself by."""
     sheet.write(

@@ -1,6 +1,7 @@
 """The student's kernel answers, this process judges: nbgrader's ``Execute`` with the judge outside."""
 
 import ast
+import asyncio
 import hashlib
 import hmac
 import json
@@ -30,7 +31,7 @@ from attncourse.grading.harmless import LONGEST_REMARK, one_line
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.pipe import Pipe
-from attncourse.grading.repair import flag, remarks
+from attncourse.grading.repair import VERDICT, flag, remarks
 from attncourse.grading.scan import scan
 from attncourse.probe import wire
 from attncourse.probe.answer import Answer, Failure
@@ -39,8 +40,6 @@ from attncourse.probe.answer import Answer, Failure
 GRACE = 10
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
 LONGEST_LINE = 2000  # characters of a line of an error message
-# How a verdict is shown as HTML, beside its text: only pages that know this type show it.
-VERDICT = "application/vnd.attncourse.verdict"
 
 
 class Stopped(Exception):
@@ -82,9 +81,9 @@ class Execute(preprocessors.Execute):
         self._remarks = remarks(nb)
         self._stopped = ""
         self._shown = 0
-        self._deadline = monotonic() + self.notebook_timeout
         # Whether the answers that have been judged so far are right.
         self._right: dict[str, bool] = {}
+        self._deadline = 0.0
         # The numbers depend on everything that is handed in: nobody can have prepared for them.
         self._digest = hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).digest()
         return super().preprocess(nb, resources, km)
@@ -101,6 +100,8 @@ class Execute(preprocessors.Execute):
     def preprocess_cell(self, cell: Any, resources: Any, index: int) -> tuple[Any, Any]:
         if cell.cell_type != "code":
             return cell, resources
+        # The kernel is ready: what that took is the machine's time, not the notebook's.
+        self._deadline = self._deadline or monotonic() + self.notebook_timeout
         if "isolation" not in self._remarks:
             self._remarks["isolation"] = getattr(self.km.provisioner, "isolation", "process")
         if not self._stopped and monotonic() > self._deadline:
@@ -115,10 +116,10 @@ class Execute(preprocessors.Execute):
 
     def _run(self, cell: Any, index: int) -> None:
         try:
-            self.execute_cell(cell, index, store_history=True)
+            run_sync(self._async_run)(cell, index)
         except DeadKernelError:
             self._died("The Python process came to an end.")
-        except CellTimeoutError:
+        except (CellTimeoutError, TimeoutError):
             self._stop("The code did not come to an end, and did not let itself be interrupted.")
         except Exception:
             self.log.exception("The kernel could not be understood")
@@ -134,6 +135,20 @@ class Execute(preprocessors.Execute):
             cell.execution_count = None
         if self._stopped:
             cell.outputs.append(_error("Stopped", self._stopped, [self._stopped]))
+
+    async def _async_run(self, cell: Any, index: int) -> None:
+        """Run a cell, and wait no longer than for its time, an interrupt, and what it still prints.
+
+        nbclient would, for an answer that what a notebook writes on its sockets has kept from coming.
+        """
+        most = (self._get_timeout(cell) or 0) + 3 * GRACE
+        try:
+            async with asyncio.timeout(most) as limit:
+                await self.async_execute_cell(cell, index, store_history=True)
+        except DeadKernelError:  # which nbclient makes of being stopped, too
+            if limit.expired():
+                raise TimeoutError from None
+            raise
 
     def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
         if msg["msg_type"].startswith("comm_"):
@@ -261,12 +276,15 @@ class Execute(preprocessors.Execute):
 
     def _read(self, name: str, index: int, task: Task, answer: str, verdict: Verdict) -> Verdict:
         """The verdict on an answer, after a look at the code that gave it."""
-        above = [
-            cell.source for cell in self.nb.cells[:index] if cell.cell_type == "code" and not is_locked(cell)
+        above = [cell for cell in self.nb.cells[:index] if cell.cell_type == "code"]
+        own = [
+            (cell.metadata.get("nbgrader", {}).get("grade_id", f"code cell {number}"), cell.source)
+            for number, cell in enumerate(above, 1)
+            if not is_locked(cell)
         ]
-        found = scan(task, answer, above)
-        for words in found.remarks:
-            flag(self.nb, name, words)
+        found = scan(task, answer, own, [cell.source for cell in above if is_locked(cell)])
+        for place, words in found.remarks:
+            flag(self.nb, place, words)
         if verdict.passed and found.calls:
             flag(self.nb, name, f"no points: the answer calls {found.calls}")
             refused = [Answer(failure=Failure("refused", found.calls))]

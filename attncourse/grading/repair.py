@@ -1,22 +1,21 @@
 """What students do to a notebook's cells is undone before it runs, so that their answers are graded."""
 
-import re
 from typing import Any
-from urllib.parse import unquote
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 from nbgrader.api import Gradebook, SourceCell
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import Integer
 
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
 
-# Of a student's own cells, so many are kept: each costs milliseconds at every step of nbgrader's.
-MOST_CELLS = 500
-
 # Nobody reads more about one notebook.
 MOST_FLAGS = 30
+
+# How a check's verdict is shown as HTML, beside its text: only pages that know this type show it.
+VERDICT = "application/vnd.attncourse.verdict"
 
 NEW = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
 
@@ -46,6 +45,10 @@ class Repair(NbGraderPreprocessor):
     is missing is put back, to be given no points. Nothing else of the notebook's metadata stays.
     """
 
+    most_cells = Integer(
+        500, help="of a student's own cells, so many are kept: each costs time at every step of nbgrader's"
+    ).tag(config=True)
+
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         names = resources["nbgrader"]
         # Whatever is there was not written by us.
@@ -74,10 +77,10 @@ class Repair(NbGraderPreprocessor):
         cells = [cell for cell in nb.cells if isinstance(cell, dict)]
         last = {_claimed(cell): cell for cell in cells}
         own = [cell for cell in cells if _claimed(cell) not in sources or last[_claimed(cell)] is not cell]
-        if len(own) <= MOST_CELLS:
+        if len(own) <= self.most_cells:
             return cells
-        flag(nb, "", f"of {len(own)} cells of the student's own, only the first {MOST_CELLS} were kept")
-        dropped = {id(cell) for cell in own[MOST_CELLS:]}
+        flag(nb, "", f"of {len(own)} cells of the student's own, only the first {self.most_cells} were kept")
+        dropped = {id(cell) for cell in own[self.most_cells :]}
         return [cell for cell in cells if id(cell) not in dropped]
 
     def _find(self, nb: Any, sources: dict[str, SourceCell]) -> dict[str, Any]:
@@ -105,7 +108,7 @@ class Repair(NbGraderPreprocessor):
     ) -> None:
         text = source.source if source.locked else cell.source
         restored = NEW[source.cell_type](source=text, id=cell.id)
-        if source.cell_type == "markdown" and "attachments" in cell:
+        if "attachments" in cell and source.cell_type == "markdown" and not source.locked:
             restored.attachments = cell.attachments
         marks: dict[str, Any] = {kind: source.name in names for kind, names in kinds.items()}
         marks |= {
@@ -171,36 +174,9 @@ def _whole(cell: Any) -> Any:
     metadata = cell.get("metadata")
     if isinstance(metadata, dict):
         made.metadata.update(metadata)
-    if made.cell_type == "markdown":
-        _keep_pictures(made, cell.get("attachments"))
+    if kind == "markdown" and isinstance(cell.get("attachments"), dict):
+        made.attachments = cell.attachments
     return made
-
-
-def _keep_pictures(made: Any, attachments: Any) -> None:
-    """Keep pictures that were pasted into a cell, and name none that is not there: nbconvert gives up."""
-    pictures = {name: kinds for name, kinds in _dict(attachments).items() if _is_picture(kinds)}
-
-    def named(found: re.Match[str]) -> str:
-        name = found[1]
-        if unquote(name) in pictures:
-            pictures[name] = pictures[unquote(name)]
-        return found[0] if name in pictures else name
-
-    made.source = re.sub(r"attachment:([^)\s\"'>]+)", named, made.source)
-    if pictures:
-        made.attachments = nbformat.from_dict(pictures)
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _is_picture(kinds: Any) -> bool:
-    """Whether this is a file as a Markdown cell brings it along: types, and its content in base64."""
-    return bool(_dict(kinds)) and all(
-        re.fullmatch(r"[\w.+-]+/[\w.+-]+", kind) and isinstance(content, str)
-        for kind, content in kinds.items()
-    )
 
 
 def _claimed(cell: Any) -> str:

@@ -36,6 +36,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_locked
 from traitlets import Integer
 
+from attncourse.grading import repair
 from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.repair import flag
 
@@ -372,7 +373,8 @@ def _output(output: Any) -> Any:
                 for name, size in about.items()
                 if name in ("width", "height") and type(size) is int
             }
-    output.metadata = nbformat.from_dict(sizes)
+    ours = {"attncourse": "verdict"} if repair.VERDICT in output.data else {}
+    output.metadata = nbformat.from_dict(sizes | ours)
     return output
 
 
@@ -384,7 +386,7 @@ def _clean_data(kind: str, value: Any) -> Any:
             return None
         case "text/plain" | "text/latex":
             return value
-        case "text/html":
+        case "text/html" | repair.VERDICT:
             return clean_html(value)
         case "text/markdown":
             return clean_markdown(value)

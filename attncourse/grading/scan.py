@@ -15,13 +15,14 @@ from attncourse.probe.refusing import FUSED
 
 # PyTorch's layers that end in the fused functions.
 LAYERS = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer", "flex_attention")
-# By these the refusals are switched off or the process of the grading is looked into, or anything is done
+# By these the refusals are switched off, the process of the grading is looked into, or anything is done
 # unseen. No answer needs them, and some honest cell may have them: a person decides.
 SUSPICIOUS = {
-    *("DisableTorchFunction", "DisableTorchFunctionSubclass", "TorchFunctionMode", "_pop_mode"),
-    *("_pop_mode_temporarily", "_pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
-    *("exec", "eval", "compile", "__import__", "importlib", "ctypes", "marshal", "pickle"),
+    *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
+    *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
+    *("importlib", "ctypes", "marshal", "pickle"),
 }
+BUILTINS = {"exec", "eval", "compile", "__import__"}
 
 
 @dataclass
@@ -32,15 +33,15 @@ class Findings:
     ----------
     calls : str
         What certainly does the work in the student's stead, and where; or empty.
-    remarks : list of str
-        What a person should look at.
+    remarks : list of (str, str)
+        What a person should look at: the name of the cell, and what it is.
     """
 
     calls: str = ""
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
 
 
-def scan(task: Task, answer: str, sources: Sequence[str]) -> Findings:
+def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequence[str] = ()) -> Findings:
     """Read the code that stands above a check.
 
     Parameters
@@ -48,36 +49,48 @@ def scan(task: Task, answer: str, sources: Sequence[str]) -> Findings:
     task : Task
     answer : str
         The expression that is checked: the name of the student's function.
-    sources : sequence of str
-        The student's code cells above the check.
+    cells : sequence of (str, str)
+        The names and sources of the student's code cells above the check.
+    locked : sequence of str
+        The sources of the code cells that are not the student's.
     """
     found = Findings()
-    forbidden = {
-        name.strip("_").lower() for name in (*FUSED, *task.refuses, *LAYERS) if name not in task.allows
+    forbidden = {_plain(name) for name in (*FUSED, *task.refuses, *LAYERS) if name not in task.allows}
+    trees = [(place, tree) for place, source in cells if (tree := _parse(source)) is not None]
+    everywhere = [*filter(None, map(_parse, locked)), *(tree for _, tree in trees)]
+    imported = {
+        name: origin for tree in everywhere for node in ast.walk(tree) for name, origin in _imports(node)
     }
-    trees = [tree for source in sources if (tree := _parse(source)) is not None]
-    imported = {name: origin for tree in trees for node in ast.walk(tree) for name, origin in _imports(node)}
-    defined = {node.name: node for tree in trees for node in tree.body if isinstance(node, DEFINITIONS)}
+    defined = {
+        node.name: (place, node)
+        for place, tree in trees
+        for node in tree.body
+        if isinstance(node, DEFINITIONS)
+    }
     if answer in defined:
-        for call in _certain(defined[answer]):
+        place, definition = defined[answer]
+        for call in _certain(definition):
             root, *path = _dotted(call.func).split(".")
-            path = [*imported.get(root, "").split("."), *path]
-            if path[0] == "torch" and path[-1].strip("_").lower() in forbidden:
+            path = [*imported.get(root, root).split("."), *path]
+            if path[0] == "torch" and _plain(path[-1]) in forbidden:
                 found.calls = f"{path[-1]} (line {call.lineno} of its cell)"
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
-    reached = [node for definition in _reached(answer, defined) for node in ast.walk(definition)]
-    seen = [(node, SUSPICIOUS) for tree in trees for node in ast.walk(tree)]
-    seen += [(node, forbidden) for node in reached]
-    for node, unwanted in seen:
-        for word in [
-            part for name in _words(node) for part in (name, imported.get(name, name).split(".")[-1])
-        ]:
-            plain = word.strip("_").lower()
-            if word in unwanted or plain in unwanted or "scaled_dot_product" in plain:
-                remark = f"the code uses {word} (line {getattr(node, 'lineno', 1)} of its cell)"
+    seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in ast.walk(tree)]
+    for place, part in _reached(answer, defined):
+        seen += [(place, node, forbidden) for node in ast.walk(part)]
+    for place, node, unwanted in seen:
+        for name in _names(node):
+            last = imported.get(name, name).rpartition(".")[2]
+            unseen = isinstance(node, ast.Name) and name in BUILTINS
+            if unseen or _plain(last) in unwanted or "scaled_dot_product" in last:
+                remark = (place, f"the code uses {last} (line {getattr(node, 'lineno', 1)} of its cell)")
                 if remark not in found.remarks:
                     found.remarks.append(remark)
     return found
+
+
+def _plain(name: str) -> str:
+    return name.strip("_").lower()
 
 
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
@@ -120,12 +133,12 @@ def _certain(node: ast.AST) -> Iterator[ast.Call]:
         yield node
 
 
-def _reached(answer: str, defined: Mapping[str, ast.AST]) -> list[ast.AST]:
-    """The answer's definition and those of what it calls by name."""
+def _reached(answer: str, defined: Mapping[str, tuple[str, ast.AST]]) -> list[tuple[str, ast.AST]]:
+    """The answer's definition and those of what it calls by name, each with the name of its cell."""
     names = [answer]
     for name in names:  # which grows
         if name in defined:
-            nodes = ast.walk(defined[name])
+            nodes = ast.walk(defined[name][1])
             names += [n.id for n in nodes if isinstance(n, ast.Name) and n.id not in names]
     return [defined[name] for name in dict.fromkeys(names) if name in defined]
 
@@ -137,7 +150,7 @@ def _dotted(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _words(node: ast.AST) -> list[str]:
+def _names(node: ast.AST) -> list[str]:
     """The names that stand in a node itself."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         whole = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]

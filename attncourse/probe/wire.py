@@ -47,7 +47,7 @@ class Malformed(ValueError):
 
 
 def encode(value: Plain) -> str:
-    """Plain data, or a :class:`~attncourse.checks.probe.Foreign`, as text.
+    """Plain data, or a :class:`~attncourse.probe.answer.Foreign`, as text.
 
     Raises
     ------
