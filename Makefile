@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 # Written last, so that an interrupted installation leaves none and is done again.
+FOR_LAB := .venv/installed_for_lab
 READY := .venv/installed
 # Activated, because nbgrader looks for its helpers on PATH.
 IN_VENV := . .venv/bin/activate &&
@@ -27,7 +28,7 @@ pdf: $(READY) ## build the book as one PDF, and say where it is (needs Chromium)
 	$(IN_VENV) python book/pdf.py _build/singlehtml/index.html _build/attention.pdf
 	@echo "The book is in $(CURDIR)/_build/attention.pdf"
 
-lab: $(READY) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises
+lab: $(FOR_LAB) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises
 	$(IN_VENV) jupyter lab --LabApp.default_url=/lab/tree/homework
 
 release: $(READY) ## write exercises/ from solutions/
@@ -40,7 +41,7 @@ grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attentio
 	$(IN_VENV) python -m attncourse.grading $(UNIT)
 
 test: $(READY) ## run the tests
-	$(IN_VENV) pytest -n auto --dist loadfile
+	$(IN_VENV) pytest -n auto
 
 screenshots: $(READY) ## photograph JupyterLab, formgrader and report for the book (needs Chromium)
 	$(IN_VENV) python book/screenshots.py
@@ -54,7 +55,12 @@ homework/%.ipynb: | exercises/%.ipynb
 	@mkdir -p $(@D)
 	@cp $| $@
 
-$(READY): requirements.txt pyproject.toml
+# uv installs in a fraction of pip's time; pip does it wherever uv cannot.
+PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
+INSTALL = { .venv/bin/uv pip install --quiet --python .venv/bin/python $(1) 2> /dev/null || $(PIP) $(1); }
+
+# What a student needs, in the versions that are tested.
+$(FOR_LAB): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Python 3.11 or newer is needed, and PYTHON=$(PYTHON) is not that." \
 	    "Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -62,5 +68,12 @@ $(READY): requirements.txt pyproject.toml
 	  echo "$(PYTHON) lacks its venv module. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@echo "Installing the course and what it needs into .venv: a few minutes the first time."
 	@$(PYTHON) -m venv .venv
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
+	@$(PIP) uv 2> /dev/null || true
+	@# By pip, whose settings may name a smaller build of PyTorch than the usual one.
+	@$(PIP) "$$(grep '^torch==' requirements.txt)"
+	@$(call INSTALL,--constraint requirements.txt --editable .)
+	@touch $@
+
+$(READY): $(FOR_LAB)
+	@$(call INSTALL,--requirement requirements.txt --editable .)
 	@touch $@

@@ -1,11 +1,13 @@
 """What several test files share."""
 
+import functools
 import os
 import shutil
 import sysconfig
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Programs that tests start find this environment's (nbgrader calls alembic by its bare name).
 os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
@@ -16,6 +18,30 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Whether a test passes does not depend on how busy the machine is.
 hypothesis.settings.register_profile("attncourse", deadline=None)
 hypothesis.settings.load_profile("attncourse")
+
+
+def pytest_collection_modifyitems(items):
+    """What takes long begins first, so that no core waits for it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+class TogetherWhereShared(LoadScopeScheduling):
+    """Every test may run in another process, but those of a file with fixtures made once stay together."""
+
+    def _split_scope(self, nodeid):
+        file = nodeid.partition("::")[0]
+        return file if makes_once(self.config.rootpath / file) else nodeid
+
+
+@functools.cache
+def makes_once(file):
+    return 'scope="module"' in file.read_text(encoding="utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False  # the order is that of the collection
+    return TogetherWhereShared(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,11 @@
 
 import functools
 import gzip
+import hashlib
 import http.server
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +19,7 @@ import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
+from filelock import FileLock
 from fontTools.ttLib import TTFont
 
 from attncourse import checks
@@ -24,37 +27,87 @@ from attncourse import checks
 ROOT = Path(__file__).parents[1]
 
 
+pytestmark = pytest.mark.slow
+
+# What cells use, and what else goes into the book. A build is kept as long as they are the same.
+USED_BY_CELLS = ["attncourse", "benchmarks", "requirements.txt"]
+INPUTS = [*USED_BY_CELLS, "_config.yml", "_toc.yml", "book", "exercises", "index.md"]
+
+
+def digest(names):
+    """Hash the names and contents of files and folders of the repository."""
+    found = hashlib.sha256(sys.version.encode())
+    for name in names:
+        for path in sorted([ROOT / name, *(ROOT / name).rglob("*")]):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found.update(f"{path.relative_to(ROOT)}\0".encode())
+                found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()[:16]
+
+
+def build(builder):
+    """Build the book as a release is built, warnings being errors; give status, log and folder.
+
+    The first process of tests that comes here builds, the others wait. What is left by an earlier run
+    of the tests is used if it was made of the same files; of its cells, those that are the same.
+    """
+    place = ROOT / "_build/tests"
+    place.mkdir(parents=True, exist_ok=True)
+    with FileLock(place / "lock"):
+        cells, files = digest(USED_BY_CELLS), digest(INPUTS)
+        for other in place.glob("*/"):
+            if other.name != cells:
+                shutil.rmtree(other)
+        folder, done = place / cells / "_build", place / cells / f"{builder}.json"
+        built = json.loads(done.read_text()) if done.exists() else {}
+        if built.get("of") != files:
+            if builder == "html":
+                shutil.rmtree(folder / "html", ignore_errors=True)
+                shutil.rmtree(folder / ".doctrees", ignore_errors=True)
+            command = [
+                Path(sysconfig.get_path("scripts"), "jupyter-book"),
+                "build",
+                ".",
+                "-W",
+                "-n",
+                "--keep-going",
+            ]
+            run = subprocess.run(
+                [*command, "--builder", builder, "--path-output", place / cells],
+                cwd=ROOT,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            built = {"of": files, "status": run.returncode, "log": run.stdout}
+            if not run.returncode:
+                done.write_text(json.dumps(built))
+        return built["status"], built["log"], folder
+
+
 @pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    """Build the book as a release is built, warnings being errors; give the log and the folder."""
-    output = tmp_path_factory.mktemp("book")
-    command = [Path(sysconfig.get_path("scripts"), "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
-    run = subprocess.run(
-        [*command, "--path-output", output],
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    return run, output / "_build"
+def built():
+    return build("html")
 
 
 @pytest.fixture(scope="session")
 def html(built):
-    run, folder = built
-    if run.returncode:
+    status, _, folder = built
+    if status:
         pytest.fail("the book did not build: see test_the_book_builds_without_a_warning", pytrace=False)
     return folder / "html"
 
 
-@pytest.fixture(scope="session")
+def names_of_pages(html):
+    """The paths of all pages within the book."""
+    paths = (path.relative_to(html) for path in html.rglob("*.html"))
+    return sorted(str(path) for path in paths if path.parts[0] != "_static")
+
+
+@pytest.fixture(scope="module")
 def pages(html):
     """Every page of the book, parsed: {path within the book: soup}."""
-    return {
-        str(path.relative_to(html)): BeautifulSoup(path.read_text(), "html.parser")
-        for path in sorted(html.rglob("*.html"))
-        if "_static" not in path.parts
-    }
+    return {name: BeautifulSoup((html / name).read_text(), "html.parser") for name in names_of_pages(html)}
 
 
 def program(name):
@@ -67,16 +120,18 @@ def program(name):
 
 @pytest.fixture(scope="session")
 def extension():
-    return program("_ext/attncourse_book")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "book/_ext")
+        return program("_ext/attncourse_book")
 
 
 # The build
 
 
 def test_the_book_builds_without_a_warning(built):
-    run, _ = built
-    assert run.returncode == 0, run.stdout
-    assert "WARNING:" not in run.stdout
+    status, log, _ = built
+    assert status == 0, log
+    assert "WARNING:" not in log
 
 
 def test_every_unit_has_its_chapter_and_its_exercise_in_the_book(pages):
@@ -85,16 +140,21 @@ def test_every_unit_has_its_chapter_and_its_exercise_in_the_book(pages):
         assert f"exercises/{unit}/{unit}.html" in pages
 
 
-def test_every_code_cell_of_a_chapter_was_executed(built, html):
+def test_every_code_cell_of_a_chapter_was_executed(html):
     chapters = {path.stem for path in (ROOT / "book").glob("*.md") if "{code-cell}" in path.read_text()}
-    executed = {path.stem: path for path in (html.parent / "jupyter_execute/book").glob("*.ipynb")}
+    read = {path.stem: path for path in (html.parent / "jupyter_execute/book").glob("*.ipynb")}
     assert chapters
-    assert chapters <= set(executed)
+    assert chapters <= set(read)
+    executed = [code_of(path) for path in html.parent.glob(".jupyter_cache/*/executed/*/base.ipynb")]
+    by_source = {tuple(cell["source"] for cell in cells): cells for cells in executed}
     for chapter in chapters:
-        for cell in json.loads(executed[chapter].read_text())["cells"]:
-            if cell["cell_type"] == "code":
-                assert cell["execution_count"], cell["source"]
-                assert all(output["output_type"] != "error" for output in cell["outputs"]), cell["source"]
+        for cell in by_source[tuple(cell["source"] for cell in code_of(read[chapter]))]:
+            assert cell["execution_count"], cell["source"]
+            assert all(output["output_type"] != "error" for output in cell["outputs"]), cell["source"]
+
+
+def code_of(path):
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def test_exercises_are_shown_unsolved_and_unexecuted_and_can_be_downloaded(html, pages):
@@ -383,7 +443,7 @@ _ = plt.plot([0, 1])
 """
 
 
-def warnings_of_a_build(folder, settings=""):
+def build_of(folder, settings=""):
     (folder / "conf.py").write_text(
         f"import sys; sys.path.append({str(ROOT / 'book/_ext')!r})\n"
         "extensions = ['myst_nb', 'sphinx_book_theme', 'attncourse_book']\n"
@@ -391,11 +451,15 @@ def warnings_of_a_build(folder, settings=""):
         "myst_enable_extensions = ['dollarmath']; html_static_path = []\n"
         f"{settings}\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", folder, folder / "html"],
+    return subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", folder, folder / "html"],
         capture_output=True,
         text=True,
     )
+
+
+def warnings_of_a_build(folder, settings=""):
+    run = build_of(folder, settings)
     warnings = re.findall(r"\[attncourse\.(\w+)\]", run.stderr)
     assert run.returncode == bool(warnings), run.stderr
     return warnings
@@ -471,6 +535,53 @@ def test_a_link_finds_a_label_of_another_page(tmp_path):
     assert 'href="other.html#a-label"' in (tmp_path / "html/index.html").read_text()
 
 
+def page_with_a_cell(title, code):
+    return DRAWN.partition("# Page")[0].replace("{{", "{").replace("}}", "}") + (
+        f"# {title}\n\n```{{code-cell}} ipython3\n{code}\n```\n"
+    )
+
+
+MEETING = """import pathlib, time
+pathlib.Path("{mine}").touch()
+for _ in range(600):
+    if pathlib.Path("{other}").exists():
+        break
+    time.sleep(0.1)
+else:
+    raise TimeoutError
+print("met {other}")"""
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="needs two cores")
+def test_pages_run_side_by_side_and_only_once(tmp_path):
+    for mine, other in [("index", "second"), ("second", "index")]:
+        page = page_with_a_cell(mine, MEETING.format(mine=mine, other=other))
+        (tmp_path / f"{mine}.md").write_text(page)
+    with (tmp_path / "index.md").open("a") as file:
+        file.write("\n```{toctree}\nsecond\n```\n")
+    settings = "nb_execution_mode = 'cache'; exclude_patterns = ['.jupyter_cache', 'jupyter_execute']"
+    first = build_of(tmp_path, settings)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "met index" in (tmp_path / "html/second.html").read_text()
+    with (tmp_path / "index.md").open("a") as file:
+        file.write("\nA sentence more.\n")
+    again = build_of(tmp_path, settings)
+    assert again.returncode == 0
+    assert ("running cells" in first.stdout, "running cells" in again.stdout) == (True, False)
+
+
+def test_a_failing_cell_fails_every_build_until_it_is_mended(tmp_path):
+    settings = "nb_execution_mode = 'cache'; exclude_patterns = ['.jupyter_cache', 'jupyter_execute']"
+    (tmp_path / "index.md").write_text(page_with_a_cell("Page", "1 / 0"))
+    for _ in range(2):
+        run = build_of(tmp_path, settings)
+        assert run.returncode
+        assert "ZeroDivisionError" in run.stderr
+        assert str(tmp_path / "index.md") in run.stderr
+    (tmp_path / "index.md").write_text(page_with_a_cell("Page", "1 / 1"))
+    assert build_of(tmp_path, settings).returncode == 0
+
+
 # The book in a browser
 
 
@@ -505,21 +616,6 @@ def leaves(url):
     return not re.match(r"(file|data|blob|http://127\.0\.0\.1)[:/]", url)
 
 
-@pytest.mark.parametrize("way", ["file", "http"])
-def test_every_page_works_offline_and_without_an_error(way, html, pages, served, browser):
-    base = html.as_uri() if way == "file" else served
-    context = browser.new_context()
-    faults = {}
-    for name in [*pages, "search.html?q=softargmax"]:
-        page, problems = opened(context, f"{base}/{name}")
-        page.wait_for_load_state("networkidle")
-        if problems:
-            faults[name] = problems
-        page.close()
-    context.close()
-    assert not faults
-
-
 DISTORTED = """[...document.querySelectorAll("main img")].filter(image => {
     const around = side => parseFloat(getComputedStyle(image)[`padding${side}`]);
     const width = image.clientWidth - around("Left") - around("Right");
@@ -543,36 +639,96 @@ BROKEN = """[
         box.querySelector("math").getBoundingClientRect().left < box.getBoundingClientRect().left - 1),
     ...[...document.querySelectorAll(".unbroken")].filter(part => {
         const pieces = [...part.getClientRects()];
-        return pieces.at(-1).left < pieces[0].left;
+        return pieces.length && pieces.at(-1).left < pieces[0].left;  // none where it is folded
     }),
 ].map(part => part.textContent)"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_every_page_is_accessible_and_fits_the_screen(width, scheme, html, pages, browser):
+TOO_WIDE = "document.documentElement.scrollWidth - window.innerWidth"
+
+
+def faults_of(page, name, axe=None):
+    """What is wrong with a page as it is shown: {what: how}."""
+    faults = {}
+    if axe and (found := axe.run(page)).violations_count:
+        faults[name] = found.generate_report()
+    if (wide := page.evaluate(TOO_WIDE)) > 0:
+        faults[f"{name} (width)"] = f"{wide} px wider than the screen"
+    if broken := page.evaluate(BROKEN):
+        faults[f"{name} (formulas)"] = f"{broken} broken, or cut off at their beginning"
+    if distorted := page.evaluate(DISTORTED):
+        faults[f"{name} (pictures)"] = f"{distorted} not in proportion"
+    return faults
+
+
+def faults_of_loading(page, name, problems):
+    page.wait_for_load_state("networkidle")
+    faults = {f"{name} (loading)": problems} if problems else {}
+    if (moved := page.evaluate(MOVED)) > 0.1:
+        faults[f"{name} (moves)"] = f"the text moves by {moved:.2f} while the page loads"
+    return faults
+
+
+def told(faults):
+    return "\n".join(f"{name}: {fault}" for name, fault in faults.items())
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_page_works_offline_is_accessible_and_fits_the_screen(part, html, browser):
+    axe = Axe()
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce"
+    )
+    faults = {}
+    for name in names_of_pages(html)[part::4]:
+        page, problems = opened(context, f"{html.as_uri()}/{name}")
+        faults |= faults_of_loading(page, name, problems)
+        faults |= faults_of(page, f"{name} at 1280", axe)
+        page.set_viewport_size({"width": 390, "height": 800})
+        faults |= faults_of(page, f"{name} at 390")
+        page.close()
+    context.close()
+    assert not faults, told(faults)
+
+
+def pages_that_show_everything(html):
+    """A few pages that have between them every kind of element that is in the book."""
+    kinds = {
+        name: set(re.findall(r' class="([^"]*)"', (html / name).read_text())) for name in names_of_pages(html)
+    }
+    chosen, missing = [], set().union(*kinds.values())
+    while missing:
+        best = max(kinds, key=lambda name: len(kinds[name] & missing))
+        chosen.append(best)
+        missing -= kinds[best]
+    return chosen
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 390), ("dark", 1280)])
+def test_every_kind_of_page_is_accessible_in_other_colours_and_widths(scheme, width, html, browser):
     axe = Axe()
     context = browser.new_context(
         viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
     )
     faults = {}
-    for name in pages:
-        page, _ = opened(context, f"{html.as_uri()}/{name}")
-        if (moved := page.evaluate(MOVED)) > 0.1:
-            faults[f"{name} (moves)"] = f"the text moves by {moved:.2f} while the page loads"
-        found = axe.run(page)
-        if found.violations_count:
-            faults[name] = found.generate_report()
-        wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-        if wide > 0:
-            faults[f"{name} (width)"] = f"{wide} px wider than the screen"
-        if broken := page.evaluate(BROKEN):
-            faults[f"{name} (formulas)"] = f"{broken} broken, or cut off at their beginning"
-        if distorted := page.evaluate(DISTORTED):
-            faults[f"{name} (pictures)"] = f"{distorted} not in proportion"
+    for name in pages_that_show_everything(html):
+        page, problems = opened(context, f"{html.as_uri()}/{name}")
+        faults |= faults_of_loading(page, name, problems)
+        faults |= faults_of(page, name, axe)
         page.close()
     context.close()
-    assert not faults, "\n".join(f"{name}: {fault}" for name, fault in faults.items())
+    assert not faults, told(faults)
+
+
+def test_every_kind_of_page_works_from_a_server(html, served, browser):
+    context = browser.new_context()
+    faults = {}
+    for name in [*pages_that_show_everything(html), "search.html?q=softargmax"]:
+        page, problems = opened(context, f"{served}/{name}")
+        faults |= faults_of_loading(page, name, problems)
+        page.close()
+    context.close()
+    assert not faults, told(faults)
 
 
 # Of each pair of figures the one that is seen, if there are two and it is loaded.
@@ -684,16 +840,9 @@ def test_the_theme_can_be_switched(html, browser):
 @pytest.fixture(scope="session")
 def one_page(html):
     """The whole book as one HTML page, in the folder of the other pages' build."""
-    command = [Path(sysconfig.get_path("scripts"), "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
-    run = subprocess.run(
-        [*command, "--builder", "singlehtml", "--path-output", html.parent.parent],
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert run.returncode == 0, run.stdout
-    return html.parent / "singlehtml/index.html"
+    status, log, folder = build("singlehtml")
+    assert status == 0, log
+    return folder / "singlehtml/index.html"
 
 
 CUT_OFF = """

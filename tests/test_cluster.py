@@ -42,6 +42,8 @@ from attncourse.grading import autograding, cluster
 from attncourse.grading import job as jobs
 from attncourse.grading.__main__ import main
 
+pytestmark = pytest.mark.slow
+
 WRONG_MARKS = {**MARKS, "check_double": 0.0}
 COMMAND = (sys.executable, "-m", "attncourse.grading")
 

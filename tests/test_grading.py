@@ -26,6 +26,8 @@ from attncourse.grading.course import Course
 from attncourse.grading.report import Entry
 from attncourse.grading.submitted import Submission, digest, look_through
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 UNITS = sorted(path.parent.name for path in ROOT.glob("solutions/*/*.ipynb"))
 # Long enough to import torch on a busy machine; as long as every endless loop makes us wait.
@@ -132,7 +134,12 @@ def odd_ones(exercise):
             exercise.marks(wrong=[first]),
         ),
         "endless": Student(
-            exercise.filled({**exercise.right, last: f"def {last}(*args):\n    while True:\n        pass"}),
+            exercise.filled(
+                {
+                    **exercise.right,
+                    last: f"def {last}(*args):\n    import time\n    while True:\n        time.sleep(1)",
+                }
+            ),
             exercise.marks(wrong=[last]),
         ),
         "without_a_check": Student(exercise.filled(exercise.right), exercise.marks(wrong=[first])),
@@ -231,10 +238,14 @@ def graded(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def by_nbgrader(graded, tmp_path_factory):
-    """The first unit of the same class, graded by nbgrader's own commands as the README gives them."""
+    """Some of the first unit's class, graded by nbgrader's own commands as the README gives them.
+
+    They run the same code on a submission as ours, so a few are enough.
+    """
     folder = new_course(tmp_path_factory.mktemp("course"))
     first = UNITS[0]
-    for name in [*graded.students[first], "unreadable"]:
+    some = ("by_the_solutions", "wrong", "blank", "without_a_check")
+    for name in [*some, "unreadable"]:
         place = f"submitted/{name}/{first}"
         shutil.copytree(graded.folder / place, folder / place)
     runs = {
@@ -246,7 +257,8 @@ def by_nbgrader(graded, tmp_path_factory):
             ("export",),
         )
     }
-    return Graded(folder, graded.exercises, {first: graded.students[first]}, runs)
+    students = {name: graded.students[first][name] for name in some}
+    return Graded(folder, graded.exercises, {first: students}, runs)
 
 
 @pytest.fixture(params=["graded", "by_nbgrader"])

@@ -21,6 +21,8 @@ from nbgrader.api import Gradebook
 from attncourse.grading.hostile import BEFORE, FLAGGED, UNGRADED, Sheet, kinds
 from attncourse.grading.simulate import Exercise, write
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 UNIT = "attention_operator"
 HONEST = 3
@@ -121,7 +123,7 @@ def graded(tmp_path_factory):
             write(course / "submitted" / f"hostile-{kind.name}" / UNIT, kind.files(sheet))
         before = files_in(course)
         run = subprocess.run(
-            [sys.executable, "-m", "attncourse.grading", UNIT, "--workers", "2"],
+            [sys.executable, "-m", "attncourse.grading", UNIT, "--workers", "4"],
             cwd=course,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PGPASSWORD": CANARIES["environment"]},
             capture_output=True,

@@ -17,6 +17,8 @@ from playwright.sync_api import expect
 from attncourse import checks
 from attncourse.grading.answers import source_of
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 UNIT = "attention_operator"
 NOTEBOOK = f"homework/{UNIT}/{UNIT}.ipynb"

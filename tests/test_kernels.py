@@ -21,7 +21,10 @@ from traitlets.config import Config
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager, provisioner
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kernels talk through files of a Unix")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="kernels talk through files of a Unix"),
+]
 
 ROOT = Path(__file__).parents[1]
 

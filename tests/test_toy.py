@@ -1,5 +1,6 @@
 """The running experiment: its data shape by shape, its layer, its training, and the committed results."""
 
+import importlib
 import json
 import math
 import os
@@ -324,6 +325,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         toy.train(Run("A", "conv", sequences=40), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on_when_it_is_given_again(tmp_path):
     run = Run("A", "conv", sequences=2_000)
     command = [sys.executable, *run.command.split()[1:], "--out", str(tmp_path)]
@@ -347,6 +349,15 @@ def test_a_killed_command_goes_on_when_it_is_given_again(tmp_path):
     assert result.log["command"] == run.command
 
 
+@pytest.fixture
+def few_test_data(monkeypatch):
+    """A run that the command trains is tested on 200 sequences rather than on 10,000."""
+    for name in ("results", "__main__"):  # of which the first is also a function of the package
+        module = importlib.import_module(f"attncourse.toy.{name}")
+        monkeypatch.setattr(module, "make_test_data", lambda version, *_: toy.make_test_data(version, 200))
+
+
+@pytest.mark.usefixtures("few_test_data")
 def test_a_finished_run_is_not_trained_again_nor_overwritten(tmp_path, capsys):
     arguments = ["train", "A", "conv", "--sequences", "20", "--out", str(tmp_path)]
     main(arguments)
@@ -408,12 +419,18 @@ def test_attention_shares_by_loops(version):
     assert shares == pytest.approx({name: value / count for name, value in total.items()}, abs=1e-5)
 
 
+@pytest.fixture(scope="module")
+def anchors():
+    """What needs no training, of both versions."""
+    return {version: toy.anchors(version) for version in toy.VERSIONS}
+
+
 @pytest.mark.parametrize(
     ("version", "copy", "own", "linear", "best"),
     [("A", 7.80, 2.53, 1.54, 0.95), ("B", 4.82, 2.85, 2.34, 1.85)],
 )
-def test_the_anchors(version, copy, own, linear, best):
-    errors = toy.anchors(version)
+def test_the_anchors(version, copy, own, linear, best, anchors):
+    errors = anchors[version]
     expected = {"copy": copy, "own height": own, "own and mean height": linear, "all heights": best}
     assert errors == pytest.approx(expected, rel=0.015)
     # The copy of the input is a model, too, and what it predicts has both noises.
@@ -441,6 +458,7 @@ def test_a_log_tells_the_command_that_made_it(name):
     assert sum(log["loss"][-5:]) / 5 == pytest.approx(log["test_mse"], rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, result in RESULTS.items() if result.model is not None])
 def test_the_weights_have_the_error_that_the_log_tells(name):
     run, log, model = RESULTS[name]
@@ -471,7 +489,8 @@ def test_the_headline_ratios(version, failing, succeeding, sequences, times):
     assert all(RESULTS["-".join((version, *which, "seed1"))].model for which in (failing, succeeding))
 
 
-def test_the_commands_print_their_tables(capsys, tmp_path):
+@pytest.mark.usefixtures("few_test_data")
+def test_the_commands_print_their_tables(anchors, capsys, monkeypatch, tmp_path):
     main(["results"])
     table = capsys.readouterr().out
     for version, model, positions, sequences in (
@@ -483,8 +502,10 @@ def test_the_commands_print_their_tables(capsys, tmp_path):
         line = next(line for line in table.splitlines() if line.split()[:3] == [version, model, positions])
         mine = errors(version, model, positions, sequences)
         assert f"{min(mine):.4f} to {max(mine):.4f}" in line
+    monkeypatch.setattr("attncourse.toy.__main__.anchors", anchors.get)
     main(["anchors"])
-    assert f"{toy.anchors('A')['copy']:.3f}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert all(f"{error:.3f}" in printed for errors in anchors.values() for error in errors.values())
     main(["train", "B", "attention", "--sequences", "20", "--out", str(tmp_path)])
     capsys.readouterr()
     main(["evaluate", "--folder", str(tmp_path)])

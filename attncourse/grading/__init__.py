@@ -3,6 +3,7 @@
 ``configure`` switches everything on, in ``nbgrader_config.py``; nbgrader's own commands then use it.
 """
 
+from pathlib import Path
 from typing import Any
 
 __all__ = ["configure"]
@@ -24,11 +25,28 @@ def configure(c: Any) -> None:
         f"{nbgrader}.OverwriteKernelspec",
         f"{nbgrader}.OverwriteCells",
         f"{nbgrader}.CheckCellMetadata",
+        f"{ours}.sanitise.Sanitise",
     ]
     c.Autograde.autograde_preprocessors = [
         f"{ours}.judging.Execute",
+        f"{ours}.sanitise.Sanitise",
         f"{nbgrader}.LimitOutput",
         f"{nbgrader}.SaveAutoGrades",
         f"{nbgrader}.AssignLatePenalties",
+        f"{ours}.sanitise.RenameFiles",
     ]
+    # The pages: feedback, and the formgrader's.
+    c.GenerateFeedback.preprocessors = [
+        f"{ours}.sanitise.Sanitise",
+        f"{nbgrader}.GetGrades",
+        "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+    ]
+    c.HTMLExporter.preprocessors = [f"{ours}.sanitise.Sanitise"]
+    c.HTMLExporter.template_file = str(Path(__file__).with_name("page.html.jinja"))
+    c.HTMLExporter.filters = {
+        "markdown2html": f"{ours}.sanitise.markdown2html",
+        "clean_html": f"{ours}.sanitise.clean_html",
+        "strip_files_prefix": f"{ours}.sanitise.unchanged",
+        "with_policy": f"{ours}.sanitise.with_policy",
+    }
     c.GenerateFeedback.exporter_class = f"{ours}.feedback.FeedbackExporter"

@@ -30,6 +30,7 @@ from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
 from attncourse.grading.harmless import one_line
 from attncourse.grading.job import ByHand, Files, Graded, Job, NotGraded, Unit, course_version
+from attncourse.grading.sanitise import file_name
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
 
 LOG = ".nbgrader.log"
@@ -166,7 +167,9 @@ class Course:
         """Write what a submission came to: see the top of this file for the order."""
         self.discard(submission)
         self._record(submission, job, graded)
-        others = {place: content for place, content in job.files.items() if not place.endswith(".ipynb")}
+        others = {
+            file_name(place): content for place, content in job.files.items() if not place.endswith(".ipynb")
+        }
         dated = {place: others[place] for place in ("timestamp.txt",) if place in others}
         sources = {place: content for place, content in unit.sources.items() if not place.endswith(".ipynb")}
         name = submission.unit

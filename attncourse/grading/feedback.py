@@ -3,11 +3,9 @@
 What a student wrote cannot hold them up: some Markdown takes hours to become HTML.
 """
 
+import copy
 import html
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -15,6 +13,13 @@ from jinja2 import BytecodeCache, Environment, pass_context
 from jinja2.bccache import Bucket
 from nbconvert.exporters import HTMLExporter
 from traitlets import Integer
+from traitlets.config import Config
+
+from attncourse.grading import sanitise
+from attncourse.grading.alarm import TooLong, at_most
+
+# The template of the pages of feedback, and of the formgrader's.
+PAGE = str(Path(__file__).with_name("page.html.jinja"))
 
 
 class _Memory(BytecodeCache):
@@ -42,6 +47,12 @@ class FeedbackExporter(HTMLExporter):
 
     _memory = _Memory()
 
+    def __init__(self, config: Config | None = None, **settings: Any) -> None:
+        # The configuration may have come from another machine, where the course lies elsewhere.
+        here = copy.deepcopy(config or Config())
+        here.FeedbackExporter.template_file = PAGE
+        super().__init__(config=here, **settings)
+
     def from_notebook_node(self, nb: Any, resources: Any = None, **settings: Any) -> Any:
         self._left = float(self.markdown_timeout)
         return super().from_notebook_node(nb, resources, **settings)
@@ -50,9 +61,9 @@ class FeedbackExporter(HTMLExporter):
     def markdown2html(self, context: Any, source: str) -> str:
         start = monotonic()
         try:
-            with _at_most(self._left):
-                return super().markdown2html(context, source)
-        except _TooLong:
+            with at_most(self._left):
+                return sanitise.markdown2html(context, source)
+        except TooLong:
             return f"<pre>{html.escape(source)}</pre>"
         finally:
             self._left -= monotonic() - start
@@ -60,29 +71,5 @@ class FeedbackExporter(HTMLExporter):
     def _create_environment(self) -> Environment:
         environment: Any = super()._create_environment()
         environment.bytecode_cache = self._memory
+        environment.filters |= {"markdown2html": self.markdown2html, "with_policy": sanitise.with_policy}
         return environment
-
-
-class _TooLong(Exception):
-    """The time is over."""
-
-
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Interrupt what takes longer, where the system has an alarm and this is the thread that hears it."""
-    if seconds <= 0:
-        raise _TooLong
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(*_: Any) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -101,6 +101,8 @@ class Repair(NbGraderPreprocessor):
     ) -> None:
         text = source.source if source.locked else cell.source
         restored = NEW[source.cell_type](source=text, id=cell.id)
+        if "attachments" in cell and source.cell_type == "markdown" and not source.locked:
+            restored.attachments = cell.attachments
         marks: dict[str, Any] = {kind: source.name in names for kind, names in kinds.items()}
         marks |= {
             "grade_id": source.name,
@@ -159,6 +161,8 @@ def _whole(cell: Any) -> Any:
     metadata = cell.get("metadata")
     if isinstance(metadata, dict):
         made.metadata.update(metadata)
+    if kind == "markdown" and isinstance(cell.get("attachments"), dict):
+        made.attachments = cell.attachments
     return made
 
 

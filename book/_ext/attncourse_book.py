@@ -1,6 +1,6 @@
 """What the book needs beyond Jupyter Book, in one Sphinx extension.
 
-- Cells run again when the sources of the attncourse package change.
+- Cells run again when the sources of the attncourse package change, one page on each core.
 - A figure without a text alternative, or one drawn by code without a caption, is a warning.
 - A build that failed for a warning fails again until the warning is gone.
 - A link may name a label in another page: `chapter.md#label`.
@@ -17,20 +17,34 @@
 import hashlib
 import html
 import importlib.util
+import logging as python_logging
+import os
 import re
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from bs4 import BeautifulSoup
 from docutils import nodes
+from docutils.utils import new_document
 from figures import for_the_dark
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
 from math_core import LatexError, LatexToMathML
 from myst_nb.core import render
+from myst_nb.core.execute import NotebookClientCache, create_client
+from myst_nb.core.loggers import DocutilsDocLogger
+from myst_nb.core.read import create_nb_reader
 from myst_nb.core.utils import coalesce_streams
 from nbformat import NotebookNode
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
+from sphinx.errors import SphinxError
 from sphinx.util import logging
+from sphinx.util.display import status_iterator
 from sphinx.util.images import get_image_size
 from sphinx.util.math import get_node_equation_number
+from traitlets.config import Config
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +65,83 @@ def set_execution_cache(app: Sphinx, config) -> None:
     """
     package = Path(importlib.util.find_spec("attncourse").origin).parent
     config.nb_execution_cache_path = str(Path(app.outdir).parent / ".jupyter_cache" / package_digest(package))
+
+
+class CellFailed(SphinxError):
+    """A cell of a page raised an error, or took too long."""
+
+    category = "A cell failed"
+
+
+def run_cells_side_by_side(app: Sphinx, env, docnames: list[str]) -> None:
+    """Put pages with cells into the cache of executed ones, running one page on each core.
+
+    MyST-NB runs page after page, each when it is read. Afterwards it finds them all in the cache.
+    """
+    to_run = {docname: page for docname in docnames if (page := page_to_run(env, docname))}
+    if not to_run:
+        return
+    # The last chapters take longest.
+    contents = list(getattr(app.config, "external_site_map", docnames))
+    order = sorted(to_run, key=contents.index, reverse=True)
+    cores = os.cpu_count() or 1
+    processes = min(cores, len(order))
+    cache = get_cache(env.mystnb_config.execution_cache_path)
+    with ProcessPoolExecutor(processes, initializer=limit_threads, initargs=(cores // processes,)) as pool:
+        running = {}
+        for docname in order:
+            path, notebook = to_run[docname].path, to_run[docname].notebook
+            timeout = env.mystnb_config.execution_timeout
+            running[pool.submit(run_cells, notebook, str(path.parent), timeout)] = path
+        for done in status_iterator(
+            as_completed(running),
+            "running cells... ",
+            length=len(running),
+            stringify_func=lambda done: running[done].name,
+        ):
+            path, result = running[done], done.result()
+            if result.err is not None:
+                pool.shutdown(cancel_futures=True)
+                raise CellFailed(f"{path}\n{result.err}")
+            cache.cache_notebook_bundle(
+                CacheBundleIn(result.nb, str(path), data={"execution_seconds": result.time}),
+                check_validity=False,
+                overwrite=True,
+            )
+
+
+def page_to_run(env, docname: str) -> NotebookClientCache | None:
+    """What MyST-NB would run when it reads a page; None if the page has nothing, or nothing new, to run."""
+    path = env.doc2path(docname)
+    text = Path(path).read_text(encoding="utf-8")
+    reader = create_nb_reader(path, env.myst_config, env.mystnb_config, text)
+    if reader is None:
+        return None
+    log = DocutilsDocLogger(new_document(path))
+    client = create_client(reader.read(text), path, env.mystnb_config, log, reader.read_fmt)
+    if not isinstance(client, NotebookClientCache):
+        return None
+    try:
+        get_cache(env.mystnb_config.execution_cache_path).match_cache_notebook(client.notebook)
+    except KeyError:
+        return client
+    return None
+
+
+def limit_threads(threads: int) -> None:
+    """Give every kernel of this process its share of the cores."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+def run_cells(notebook: NotebookNode, folder: str, timeout: int) -> ExecutionResult:
+    """Run a page's cells in a kernel of its own."""
+    config = Config()
+    with tempfile.TemporaryDirectory() as place:
+        # By files: of kernels that start together, two may choose the same port. Windows has only ports.
+        if os.name == "posix":
+            config.KernelManager.transport = "ipc"
+            config.KernelManager.connection_file = str(Path(place, "kernel.json"))
+        return single_nb_execution(notebook, folder, timeout, allow_errors=False, config=config)
 
 
 def warn_of_undescribed_figures(app: Sphinx, doctree: nodes.document) -> None:
@@ -317,6 +408,7 @@ def forget_a_failed_build(app: Sphinx, exception) -> None:
 
 def setup(app: Sphinx) -> dict:
     app.connect("config-inited", set_execution_cache)
+    app.connect("env-before-read-docs", run_cells_side_by_side)
     app.connect("doctree-read", warn_of_undescribed_figures)
     app.connect("doctree-read", link_to_labels)
     app.connect("doctree-read", name_folds)
@@ -327,6 +419,9 @@ def setup(app: Sphinx) -> dict:
     app.connect("html-page-context", keep_what_pages_need)
     app.connect("build-finished", forget_a_failed_build)
     app.connect("build-finished", keep_what_the_theme_needs)
+    # Each of these tells all its settings at the beginning of every build.
+    for teller in ("myst_nb.sphinx_ext", "myst_parser.sphinx_ext.main"):
+        python_logging.getLogger(f"sphinx.{teller}").setLevel(python_logging.WARNING)
     app.connect("build-finished", write_dark_pictures)
     render.coalesce_streams = join_streams  # it has no setting
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))

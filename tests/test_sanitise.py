@@ -1,0 +1,478 @@
+"""Nothing that a submission brings runs in the browser of whoever reads it, and all else stays as it looks.
+
+One notebook holds every way to run a script that is known here. It is graded as any other, but for
+the outputs, which are put in as a kernel would have sent them, and opened in a real browser: nbgrader's
+formgrader and the page of feedback.
+"""
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import nbformat
+import pytest
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
+from nbgrader.preprocessors import NbGraderPreprocessor
+from quick_course import UNIT, answered, environment, gradebook_of, new_course, one_by_one
+
+from attncourse.grading import __main__ as command
+from attncourse.grading.__main__ import main
+from attncourse.grading.sanitise import (
+    Sanitise,
+    clean_html,
+    clean_markdown,
+    clean_svg,
+    file_name,
+    markdown2html,
+)
+
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAIAAAACUFjqAAAAEklEQVR42mNk+M+AFzDhlx6x0gA3sgERmq0m9QAAAABJRU5ErkJggg=="
+)
+
+
+ROOT = Path(__file__).parents[1]
+UNITS = sorted(path.name for path in (ROOT / "exercises").glob("[!.]*"))
+
+
+def run(name):
+    """A script that says that it ran, without a character that would end it anywhere."""
+    return f"ran({name})"
+
+
+def svg(inside, about=""):
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" {about}>{inside}</svg>'
+
+
+def data(kind, text):
+    return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
+
+
+# Each way has a number for a name, which it says when it runs.
+IN_MARKDOWN = [
+    "<script>{}</script>",
+    "<ScRiPt >{}</sCrIpT >",
+    "<img src=nothing onerror={}>",
+    '<img src="x" onerror="&#114;an({number})">',
+    "<img src=x:x onerror\n=\n{}>",
+    '<svg onload="{}"></svg>',
+    "<svg><script>{}</script></svg>",
+    "<svg><animate onbegin={} attributeName=x dur=1s></svg>",
+    "<svg><a><animate attributeName=href values=javascript:{} /><text x=20 y=20>click</text></a></svg>",
+    "<body onload={}>",
+    "<details open ontoggle={}><summary>x</summary></details>",
+    "<input autofocus onfocus={}>",
+    "<video><source onerror={}></video>",
+    "<audio src=x onerror={}></audio>",
+    '<iframe src="javascript:top.{}"></iframe>',
+    '<iframe srcdoc="<script>top.{}</script>"></iframe>',
+    '<object data="javascript:top.{}"></object>',
+    '<embed src="javascript:top.{}">',
+    "<style>@keyframes x{{}}</style><p style='animation-name:x' onanimationstart={}>x</p>",
+    "<math><mtext></form><form><mglyph><style></math><img src onerror={}>",
+    '<noscript><p title="</noscript><img src=x onerror={}>">',
+    "<!--><img src=x onerror={}>-->",
+    '<svg></p><style><a id="</style><img src=1 onerror={}>">',
+    "<template><s></template><img src=x onerror={}>",
+    "<p title='x<img src=x onerror={}>'><img src=x onerror={}></p>",
+    "[click](javascript:{})",
+    "[click](javascript&colon;{})",
+    "[click](JaVaScRiPt:{})",
+    "[click](files/javascript:{})",
+    '<a href="java&#9;script:{}">click</a>',
+    '<a href=" &#1; javascript:{}">click</a>',
+    "[click]: javascript:{}\n\n[click]",
+    '![x](x"onerror="{})',
+    '![x](<x" onerror="{}>)',
+    '<form action="javascript:{}"><button>click</button></form>',
+    '<button formaction="javascript:{}" onclick={}>click</button>',
+    '$\\text{{<img src=x onerror={}>}}$ ![$\\text{{" onerror={} x="}}$](x)',
+    "```mermaid\n<img src=x onerror={}>\n```",
+    '```"><img/src=x/onerror={}>\nx\n```',
+    "# <img src=x onerror={}>",
+    "| a |\n|---|\n| <img src=x onerror={}> |",
+    "$$ x $$\n\n<div>\n\n<img src=x onerror={}>\n\n</div>",
+    "<<script>script>{}<</script>/script>",
+    '<img src="attachment:x.png" onload={}>\n\n<img src=x onerror={}>',
+    "<marquee onstart={}>x</marquee>",
+    "<span data-toggle=tooltip data-html=true title='<img src=x onerror={}>'></span><script>{}</script>",
+    '<script src="evil.js"></script><script>{}</script>',
+    '<base href="//example.org/"><script>{}</script>',
+    '<meta http-equiv=refresh content="0;url=javascript:{}"><script>{}</script>',
+    "<link rel=stylesheet href=x onerror={}>",
+]
+IN_RAW = [
+    "<script>{}</script>",
+    "<img src=x onerror={}>",
+    "<iframe srcdoc='<script>top.{}</script>'></iframe>",
+]
+IN_OUTPUT = [
+    {"text/html": "<script>{}</script>"},
+    {"text/html": "<div><img src=x onerror={}></div>"},
+    {"text/html": "<table><tr><td><svg onload={}></svg></td></tr></table>"},
+    {"text/html": "<select><iframe></select><img src=x onerror={}>"},
+    {"application/javascript": "{}"},
+    {"text/markdown": "<img src=x onerror={}>"},
+    {"text/markdown": "$x$ [click](javascript:{})"},
+    {"text/latex": "$x$ <img src=x onerror={}>"},
+    {"image/svg+xml": svg("<script>{}</script>")},
+    {"image/svg+xml": svg("", "onload='{}'")},
+    {"image/png": 'AAAA"><img src=x onerror={}>'},
+    {"image/png": PNG, "metadata": {"image/png": {"width": "9 onload={}"}}},
+    {"image/jpeg": "AAAA", "metadata": {"image/jpeg": {"height": "9 onerror={}"}}},
+    {"text/html": "<script>top.{}</script>", "metadata": {"text/html": {"isolated": True}}},
+    {"application/vnd.jupyter.widget-view+json": {"model_id": "x"}, "text/html": "<script>{}</script>"},
+    {"text/plain": "<script>{}</script>\x1b[31m<img src=x onerror={}>\x1b[0m"},
+]
+
+
+def ways():
+    """Every way: its number, where it stands, and what stands there."""
+    places = [("markdown", way) for way in IN_MARKDOWN] + [("raw", way) for way in IN_RAW]
+    places += [("output", json.dumps(way)) for way in IN_OUTPUT]
+    for number, (place, way) in enumerate(places, 1):
+        text = way if place == "output" else way.replace("{{", "{").replace("}}", "}")
+        yield number, place, text.replace("{number}", str(number)).replace("{}", run(number))
+
+
+ORDINARY = f"""\
+## Ordinary
+
+Formulas, $a < b$ and $$\\frac{{x_i}}{{y}} = \\begin{{pmatrix}}1 & 2\\end{{pmatrix}}$$ and `<script>`.
+
+| head | er |
+|------|----|
+| cell | &lt;b&gt; |
+
+<div style="color: red; position: fixed"><b>bold in HTML</b></div>
+
+```html
+<script>as text</script>
+```
+
+![attached](attachment:image.png) <img src="data:image/png;base64,{PNG}" alt="written in" width="30">
+"""
+TABLE = (
+    '<table class="dataframe" border="1"><thead><tr><th>column</th></tr></thead>'
+    "<tbody><tr><td>1.5</td></tr></tbody></table>"
+)
+
+
+class Outputs(NbGraderPreprocessor):
+    """Stands for the kernel: what a cell's source spells out becomes its output."""
+
+    def preprocess(self, nb, resources):
+        for cell in nb.cells:
+            if cell.cell_type == "code" and cell.source.startswith("{"):
+                bundle = json.loads(cell.source)
+                metadata = bundle.pop("metadata", {})
+                cell.outputs = [new_output("display_data", data=bundle, metadata=metadata)]
+        return nb, resources
+
+
+CONFIG = """
+from attncourse.grading import configure
+configure(c)
+c.Autograde.autograde_preprocessors = [
+    "test_sanitise.Outputs" if one.endswith("Execute") else one for one in c.Autograde.autograde_preprocessors
+]
+"""
+
+
+def hostile():
+    """A notebook with all the ways, and ordinary things beside them."""
+    notebook = answered(essay=ORDINARY)
+    essay = notebook.cells[-1]
+    essay.attachments = {"image.png": {"image/png": PNG}}
+    for number, place, text in ways():
+        make = {"markdown": new_markdown_cell, "raw": new_raw_cell, "output": new_code_cell}[place]
+        cell = make(text)
+        if place == "markdown":
+            drawing = svg(f"<script>{run(number)}</script>")
+            cell.attachments = {"x.png": {"image/svg+xml": base64.b64encode(drawing.encode()).decode()}}
+        notebook.cells.append(cell)
+    for bundle in (
+        {"image/png": PNG, "text/plain": "<Figure>"},
+        {"text/html": TABLE},
+        {"text/latex": "$\\displaystyle \\sqrt{2}$"},
+        {"image/svg+xml": svg('<rect width="9" height="9"/>')},
+    ):
+        notebook.cells.append(new_code_cell(json.dumps(bundle)))
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course in which one student has handed in all of it, graded."""
+    folder = new_course(tmp_path_factory.mktemp("course"), CONFIG)
+    submitted = folder / "submitted" / "ada" / UNIT
+    submitted.mkdir(parents=True)
+    nbformat.write(hostile(), submitted / f"{UNIT}.ipynb")
+    for name in ("evil.html", "evil.svg", "evil.xhtml", "helper.py"):
+        (submitted / name).write_text("<script>ran(0)</script>")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(str(Path(__file__).parent))
+        patch.setattr(command, "on_this_machine", one_by_one)
+        assert main(["--workers", "1"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def formgrader(course, tmp_path_factory):
+    """The address of the submission's page in the formgrader, of a Jupyter server of its own."""
+    own = tmp_path_factory.mktemp("server")
+    paths = {f"JUPYTER_{name}_DIR": str(own / name) for name in ("CONFIG", "RUNTIME")}
+    start = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "server",
+        "--no-browser",
+        "--allow-root",
+        "--ServerApp.port=0",
+    ]
+    start += ["--IdentityProvider.token=", "--ServerApp.log_level=ERROR"]
+    with open(own / "log.txt", "w") as log:
+        server = subprocess.Popen(
+            start, cwd=course, env=environment(**paths), stdout=log, stderr=log, start_new_session=True
+        )
+    with gradebook_of(course) as gradebook:
+        submission = gradebook.find_submission_notebook(UNIT, UNIT, "ada").id
+    try:
+        deadline = time.monotonic() + 90
+        while not (running := list((own / "RUNTIME").glob("jpserver-*.json"))):
+            assert server.poll() is None, (own / "log.txt").read_text()
+            assert time.monotonic() < deadline, (own / "log.txt").read_text()
+            time.sleep(0.1)
+        time.sleep(0.1)
+        yield json.loads(running[0].read_text())["url"] + f"formgrader/submissions/{submission}/"
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that notes which ways ran, and what was asked of other machines."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.ran, page.elsewhere, page.refused = set(), [], []
+    page.expose_function("ran", lambda number: page.ran.add(number))
+    context.on("request", lambda request: page.elsewhere.append(request.url))
+    page.on("console", lambda message: page.refused.append(message.text))
+    yield page
+    context.close()
+
+
+def click_everything(page):
+    """Click what a person might, without leaving."""
+    page.evaluate("""() => {
+        const inside = document.querySelector("#notebook") || document.body;
+        for (const link of inside.querySelectorAll("a, button, text"))
+            if (!/^(http|mailto|file)/.test(link.href || "javascript:"))
+                link.dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}));
+    }""")
+
+
+def ordinary_things_stay(page):
+    notebook = page.locator("#notebook")
+    assert notebook.locator("h2", has_text="Ordinary").count() == 1
+    assert notebook.locator("math").count() >= 3
+    assert notebook.locator("math mfrac").count() == 1
+    assert notebook.locator("math msqrt").count() == 1
+    assert notebook.locator("td", has_text="<b>").count() == 1
+    assert notebook.locator("div[style*='color:red'] b", has_text="bold in HTML").count() == 1
+    assert "position" not in notebook.locator("div[style*='color:red']").get_attribute("style")
+    assert notebook.locator("pre", has_text="<script>as text</script>").count() == 1
+    assert notebook.locator("table.dataframe td", has_text="1.5").count() == 1
+    for alt in ("attached", "written in"):
+        assert notebook.locator(f"img[alt='{alt}']").evaluate("image => image.naturalWidth") == 10
+    widths = notebook.locator(".output_png img").evaluate_all("all => all.map(one => one.naturalWidth)")
+    assert widths.count(10) == 2
+    drawings = notebook.locator(".output_svg img").evaluate_all("all => all.map(one => one.naturalWidth)")
+    assert drawings == [20, 20, 20]
+
+
+def by_nbconvert(notebook):
+    """The notebook as HTML, as nbconvert makes it of one that is trusted."""
+    return HTMLExporter(template_name="basic").from_notebook_node(notebook)[0]
+
+
+def test_the_ways_are_ways(page):
+    """What the other tests say does not run, runs where nobody has cleaned it: each in a frame of its own."""
+    notebook = hostile()
+    Outputs().preprocess(notebook, {})
+    pages = {}
+    for number, _, _ in ways():
+        single = new_notebook(cells=[notebook.cells[4 + number]])
+        pages[f"/{number}"] = by_nbconvert(single)
+    pages["/"] = "".join(f"<iframe src=/{number}></iframe>" for number, _, _ in ways())
+    page.route("**", lambda route: serve(route, pages))
+    page.goto("http://localhost/")
+    for frame in page.frames[1:]:
+        if not frame.is_detached():
+            click_everything(frame)
+    page.wait_for_timeout(1000)
+    missing = sorted({number for number, _, _ in ways()} - page.ran)
+    assert len(page.ran) >= 40, missing
+
+
+def serve(route, pages):
+    path = urlsplit(route.request.url).path
+    route.fulfill(body=pages.get(path, ""), status=200 if path in pages else 404, content_type="text/html")
+
+
+def test_nothing_runs_in_the_formgrader(page, formgrader, course):
+    page.goto(formgrader)
+    page.locator("input.score").first.wait_for()
+    click_everything(page)
+    page.wait_for_timeout(500)
+    assert page.ran == set()
+    # Its policy stops nothing that it needs.
+    assert [words for words in page.refused if "Security" in words] == []
+    origin = formgrader.partition("/formgrader")[0]
+    assert [url for url in page.elsewhere if not url.startswith((origin, "data:"))] == []
+    ordinary_things_stay(page)
+    # The formgrader itself works: a mark is read, and one is entered.
+    score = page.locator("#check_add")
+    assert score.get_attribute("placeholder") == "2"
+    score.fill("1")
+    with page.expect_response("**/formgrader/api/grade/*"):
+        score.press("Tab")
+    with gradebook_of(course) as gradebook:
+        assert gradebook.find_grade("check_add", UNIT, UNIT, "ada").manual_score == 1
+    page.locator("span.name-hidden.glyphicon").click()
+    page.locator("a.name-shown").wait_for()
+    # Its policy would have stopped what cleaning had let through.
+    page.evaluate("""() => {
+        document.body.insertAdjacentHTML("beforeend", "<img src=x onerror=ran(1)>");
+        const script = document.createElement("iframe"); script.srcdoc = "<script>top.ran(2)</" + "script>";
+        document.body.append(script);
+    }""")
+    page.wait_for_timeout(300)
+    assert page.ran == set()
+    for name in ("evil.html", "evil.svg", "evil.xhtml", "evil.html.txt", "evil.svg.txt", "evil.xhtml.txt"):
+        answer = page.request.get(f"{formgrader}{name}")
+        assert answer.status == (200 if name.endswith(".txt") else 404)
+        assert answer.status == 404 or answer.headers["content-type"].startswith("text/plain")
+
+
+def test_nothing_runs_in_the_feedback(page, course):
+    page.goto(f"file://{course}/feedback/ada/{UNIT}/{UNIT}.html")
+    click_everything(page)
+    page.wait_for_timeout(500)
+    assert page.ran == set()
+    assert [url for url in page.elsewhere if not url.startswith(("file:", "data:"))] == []
+    ordinary_things_stay(page)
+    assert page.locator("script").count() == 0
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=ran(1)>')")
+    page.wait_for_timeout(300)
+    assert page.ran == set()
+
+
+def test_what_is_stored_is_clean(page, course, tmp_path):
+    """Another program than ours, without any care, makes a page of the autograded notebook."""
+    notebook = nbformat.read(course / "autograded" / "ada" / UNIT / f"{UNIT}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    (tmp_path / "page.html").write_text(by_nbconvert(notebook))
+    page.goto(f"file://{tmp_path}/page.html")
+    click_everything(page)
+    page.wait_for_timeout(500)
+    assert page.ran == set()
+
+
+# --- honest work ---
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "a < b and c > d & e",
+        "`<script>alert(1)</script>`",
+        "```html\n<script>alert(1)</script>\n```",
+        "    <script>indented</script>",
+        r"$a < b$ and $$\begin{aligned}a &< b\\c &= d\end{aligned}$$",
+        r"\begin{align}a&=b\\c&<d\end{align}",
+        "<https://example.org> and [a link](https://example.org/?a=b&c=d 'title') and me@example.org",
+        "# Head\n\n[to it](#Head)\n\n- [x] done\n- [ ] to do",
+        "| a | b |\n|:--|--:|\n| 1 | 2 |",
+        "<details><summary>Hint</summary>\n\ntext\n\n</details>",
+        "<div style='color: red; text-align: center'>hi <b>x</b></div>",
+        "<table><tr><td>without a body</td></tr></table>",
+        "<center><h2>x</h2></center> H<sub>2</sub>O <!-- a remark --> <br> <font color='red'>x</font>",
+        "![elsewhere](https://example.org/x.png) ![beside](pictures/x.png)",
+    ],
+)
+def test_honest_markdown_stays_letter_by_letter(source):
+    assert clean_markdown(source) == source
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_exercises_stay_letter_by_letter_and_their_formulas_are_drawn(unit):
+    notebook = nbformat.read(ROOT / "exercises" / unit / f"{unit}.ipynb", as_version=4)
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    assert [text for text in texts if clean_markdown(text) != text] == []
+    pages = [markdown2html({}, text) for text in texts]
+    assert sum(page.count("<math") for page in pages) > 0
+    # What is not understood would be shown as it is written.
+    assert [page for page in pages if re.search(r"<code>[^<]*\\[a-z]", page)] == []
+
+
+@pytest.mark.parametrize("text", [text for _, place, text in ways() if place == "markdown"])
+def test_clean_markdown_stays_clean(text):
+    once = clean_markdown(text)
+    assert clean_markdown(once) == once
+
+
+def test_a_missing_attachment_is_said():
+    assert "the picture is missing" in markdown2html({}, "![x](attachment:nowhere.png)")
+
+
+def test_what_takes_too_long_to_read_is_shown_as_it_was_written():
+    endless = "$$" + r"\begin{a}" * 40_000
+    notebook = new_notebook(cells=[new_markdown_cell(endless), new_markdown_cell("left")])
+    Sanitise(markdown_timeout=1).preprocess(notebook, {})
+    assert [cell.source for cell in notebook.cells] == [f"```\n{endless}\n```", "```\nleft\n```"]
+    assert markdown2html({}, notebook.cells[0].source).startswith("<pre><code>$$")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("<a href='/logout'>x</a>", '<a rel="noopener noreferrer">x</a>'),
+        ("<img src='/logout'>", "<img>"),
+        ("<img src='../../other/x.png'>", "<img>"),
+        ("<img src='https://example.org/seen.gif'>", "<img>"),
+        ("<img src='data:text/html;base64,AAAA'>", "<img>"),
+        ("<a href='data:text/html,x'>x</a>", '<a rel="noopener noreferrer">x</a>'),
+        ("<b class='full-credit highlight'>x</b>", '<b class="highlight">x</b>'),
+        ("<b id='check_add'>x</b>", '<b id="submission-check_add">x</b>'),
+        ("<p style='position:fixed;background:url(x)'>x</p>", '<p style="">x</p>'),
+    ],
+)
+def test_nothing_is_fetched_covered_or_controlled(given, kept):
+    assert clean_html(given) == kept
+
+
+def test_drawings_are_cleaned():
+    whole = svg('<defs><path id="a" d="M0 0"/></defs><use href="#a" style="fill: #fff"/>')
+    assert clean_svg(whole).count('href="#a"') == 1
+    for bad in ("<script>x</script>", "<image href='https://example.org/x'/>", "<style>@import 'x'</style>"):
+        assert "x" not in clean_svg(svg(bad)).replace("xmlns", "")
+    assert clean_svg("<svg") is None
+    assert clean_svg("<!DOCTYPE x [<!ENTITY a 'b'>]>" + svg("&a;")) is None
+
+
+@pytest.mark.parametrize("name", ["a.py", "data.csv", "x.npy", "picture.png", "folder/notes.txt", "README"])
+def test_harmless_files_keep_their_names(name):
+    assert file_name(name) == name
+    assert file_name(f"{name}.html") == f"{name}.html.txt"
