@@ -267,7 +267,7 @@ CHAPTERS = sorted({"intro", *(task.unit for task in checks.tasks())} - UNFINISHE
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_no_chapter_leaves_a_claim_to_the_reader(chapter, pages):
-    # A claim that does not hold stops the build; what is printed are findings. A tensor of truth values is data.
+    # What does not hold stops the build; what is printed are findings. Truth values in tensors are data.
     for output in pages[f"book/{chapter}.html"].select(".cell_output pre"):
         printed = re.sub(r"tensor\(\[.*?\]\)", "", output.text, flags=re.DOTALL)
         assert not re.search(r"\b(True|False)\b", printed), output.text
