@@ -1,6 +1,9 @@
 """Feedback pages, whatever a student wrote."""
 
-from nbformat.v4 import new_markdown_cell, new_notebook
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from bs4 import BeautifulSoup
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from traitlets.config import Config
 
 from attncourse.grading.feedback import FeedbackExporter
@@ -25,3 +28,98 @@ def test_markdown_that_takes_too_long_is_shown_as_it_was_written():
 def test_the_next_page_has_its_own_time():
     page(ENDLESS)
     assert "<em>more</em>" in page(ORDINARY)
+
+
+BOOK = "https://example.org/attention"
+
+
+def graded_cell(name, *outputs, points=2.0, score=0.0):
+    marks = {
+        "grade_id": name,
+        "grade": True,
+        "solution": False,
+        "locked": True,
+        "points": points,
+        "score": score,
+    }
+    return new_code_cell("checks", metadata={"nbgrader": marks}, outputs=list(outputs))
+
+
+def answer_cell(source, comment=None):
+    marks = {"grade_id": "add", "grade": False, "solution": True, "locked": False, "comment": comment}
+    return new_code_cell(source, metadata={"nbgrader": marks})
+
+
+MESSAGE = "add: not right yet.\nRead: book/sums.html#adding\n<script>alert(1)</script>"
+
+
+def whole_page(book="", outside=True):
+    """A page about a wrong answer, a right one and an essay that nobody has read yet."""
+    failed = new_output("error", ename="CheckFailed", evalue=MESSAGE, traceback=[f"\x1b[1m{MESSAGE}\x1b[0m"])
+    drawn = new_output(
+        "display_data", data={"text/html": "<p>a picture of ours</p>", "text/plain": "in words"}
+    )
+    notebook = new_notebook(
+        cells=[
+            new_markdown_cell("## Task 1: The `sum`\n\n$x$"),
+            answer_cell("def add(a, b):\n    return '<b>'", "Nearly."),
+            graded_cell("check_add", failed),
+            new_code_cell("plot()", outputs=[new_output("display_data", data={"image/png": "QUJD"})]),
+            graded_cell("check_double", new_output("stream", text="double: right."), drawn, score=2.0),
+            graded_cell("essay"),
+        ],
+        metadata={"attncourse": {"checks": {"check_double": {"outside": outside}}}},
+    )
+    exporter = FeedbackExporter(config=Config({"FeedbackExporter": {"book": book, "title": "This autumn"}}))
+    names = {"notebook": "sums", "name": "Student One", "score": 1.5, "max_score": 6.0, "late_penalty": 0.5}
+    names["marked"] = {"essay": False}
+    return exporter.from_notebook_node(notebook, {"nbgrader": names})[0]
+
+
+def test_a_page_says_who_what_and_how_much():
+    page = BeautifulSoup(whole_page(), "html.parser")
+    text = " ".join(page.main.text.split())
+    assert "This autumn sums Student One: 1.5 of 6 points, after 0.5 taken off for being late." in text
+    rows = [[" ".join(cell.text.split()) for cell in row.find_all(["th", "td"])] for row in page.tbody("tr")]
+    assert rows == [
+        ["Task 1: The sum add", "0 of 2", "not right yet"],
+        ["double", "2 of 2", "right"],
+        ["essay", "0 of 2", "not marked yet"],
+    ]
+    add = page.find(id="add")
+    assert "Comment: Nearly." in add.text
+    assert "\x1b" not in add.text
+    assert add.find("pre", class_="message").text == MESSAGE
+    assert page.find("img")["src"] == "data:image/png;base64,QUJD"
+    assert not page.find_all("script")
+
+
+@pytest.mark.parametrize(
+    ("book", "address"), [("", "book/sums.html#adding"), (f"{BOOK}/", f"{BOOK}/book/sums.html#adding")]
+)
+def test_passages_are_links(book, address):
+    page = BeautifulSoup(whole_page(book), "html.parser")
+    assert page.find(id="add").find("a")["href"] == address
+    assert ("beside the book" in page.text) == (not book)
+
+
+def test_only_what_was_judged_outside_is_shown_as_it_is():
+    assert "<p>a picture of ours</p>" in whole_page()
+    assert "a picture of ours" not in whole_page(outside=False)
+    assert "in words" in whole_page(outside=False)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_needs_nothing_and_can_be_read_by_everyone(browser, tmp_path, width, scheme):
+    path = tmp_path / "sums.html"
+    path.write_text(whole_page(), encoding="utf-8")
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+    assert [violation["id"] for violation in Axe().run(page).response["violations"]] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()

@@ -6,6 +6,8 @@
 from pathlib import Path
 from typing import Any
 
+from attncourse.grading import rules
+
 __all__ = ["configure"]
 
 
@@ -35,11 +37,14 @@ def configure(c: Any) -> None:
         f"{nbgrader}.AssignLatePenalties",
         f"{ours}.sanitise.RenameFiles",
     ]
+    c.AssignLatePenalties.plugin_class = f"{ours}.rules.LatePolicy"
+    # nbgrader's own would write 0 over the empty marks of whoever did not hand in.
+    c.ExportApp.plugin_class = f"{ours}.export.UnitMarks"
     # The pages: feedback, and the formgrader's.
     c.GenerateFeedback.preprocessors = [
         f"{ours}.sanitise.Sanitise",
         f"{nbgrader}.GetGrades",
-        "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+        f"{ours}.feedback.NamesOfStudents",
     ]
     c.HTMLExporter.preprocessors = [f"{ours}.sanitise.Sanitise"]
     c.HTMLExporter.template_file = str(Path(__file__).with_name("page.html.jinja"))
@@ -50,3 +55,5 @@ def configure(c: Any) -> None:
         "with_policy": f"{ours}.sanitise.with_policy",
     }
     c.GenerateFeedback.exporter_class = f"{ours}.feedback.FeedbackExporter"
+    said = rules.read(Path())
+    c.FeedbackExporter.title, c.FeedbackExporter.book = said.title, said.book

@@ -1,19 +1,25 @@
 """``python -m attncourse.grading``: grade what lies in ``submitted/`` and report on it."""
 
 import argparse
-import logging
 import os
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
+from importlib import import_module
 
-from attncourse.grading import simulate
-from attncourse.grading.cluster import ClusterLost, Results, cluster_at, on_cluster, on_this_machine
+from attncourse.grading.cluster import (
+    ClusterLost,
+    Item,
+    Outcome,
+    Results,
+    cluster_at,
+    on_cluster,
+    on_this_machine,
+)
 from attncourse.grading.course import LOG, Course, Marks
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
-from attncourse.grading.job import Failed, Graded, Job, NotGraded, Unit
+from attncourse.grading.job import Failed, Graded, Job, NotGraded, Page, PageJob, Unit
 from attncourse.grading.kernels.provisioner import OPEN
 from attncourse.grading.progress import Progress
 from attncourse.grading.report import Entry, Report, task_name
@@ -31,6 +37,9 @@ exercise, or this package with its checks (--force for another reason, such as
 a changed nbgrader_config.py). A run that was interrupted, however it was, goes
 on where it stopped. Marks and comments given by hand are kept."""
 
+# What else there is to do, each in the module of its name.
+COMMANDS = ("collect", "release", "simulate")
+
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
 2 if nothing can be graded in this way, 130 if it was interrupted"""
@@ -38,19 +47,20 @@ exit status: 0 if every submission was graded, 1 if one could not be,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["simulate"]:
-        return simulate.main(arguments[1:])
+    if arguments and arguments[0] in COMMANDS:
+        return import_module(f"attncourse.grading.{arguments[0]}").main(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
-    course = _course(parser, options)
+    course = Course.here(parser, options.isolation)
+    units, known = course.chosen(options.units, parser), course.units()
+    if not course.submitted.is_dir():
+        parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
     if options.scheduler and not options.scheduler.startswith("tls://"):
         print(
             f"Warning: {options.scheduler} is not tls://. Whoever can reach the scheduler can read what is "
             "handed in, change marks and run programs on its workers.",
             file=sys.stderr,
         )
-    known = course.units()
-    units = sorted(set(options.units)) or known
     with course.alone() as alone:
         if not alone:
             parser.error("another run is grading in this folder")
@@ -115,25 +125,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _course(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Course:
-    """The course in the current folder, if it is one and has what the options name."""
-    if not Path("nbgrader_config.py").is_file():
-        parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
-    logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
-    try:
-        course = Course(options.isolation)
-    except Exception as error:
-        words = advice(error) or f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}"
-        parser.error(one_line(words))
-    known = course.units()
-    for unit in options.units:
-        if unit not in known:
-            parser.error(f"no unit is called {unit!r}: the course has {', '.join(known) or 'none'}")
-    if not course.submitted.is_dir():
-        parser.error(f"no folder {course.submitted}: put <student>/<unit>/<unit>.ipynb into it")
-    return course
-
-
 class NoneGraded(Exception):
     """No submission can be graded here; the message says why, in words that continue a submission's name."""
 
@@ -155,6 +146,8 @@ class Run:
         self.submissions = submissions
         self.problems = problems
         self.graded: set[Submission] = set()
+        self.units: dict[str, Unit] = {}
+        self.pages: deque[Item] = deque()  # of feedback, to be made
         self.points = {unit: course.points(unit) for unit in {one.unit for one in submissions}}
 
     def grade(self, options: argparse.Namespace) -> None:
@@ -165,27 +158,56 @@ class Run:
         NoneGraded
         """
         ahead = self._ahead(options.force)
-        units = self._units({one.unit for one in ahead})
-        ahead = [one for one in ahead if one.unit in units]
-        if not ahead:
+        self._prepare({one.unit for one in ahead})
+        ahead = [one for one in ahead if one.unit in self.units]
+        for submission in sorted(self.graded):
+            self._settle(submission)
+        if not ahead and not self.pages:
             return
-        progress = Progress(len(ahead))
-        work = self._work(ahead, units, progress)
+        if ahead:
+            self.progress = Progress(len(ahead))
+        work = _Work(self._work(ahead), self.pages)
         try:
             with ExitStack() as stack:
-                stack.callback(progress.close)
+                if ahead:
+                    stack.callback(self.progress.close)
                 results: Results
                 if options.scheduler:
                     client = stack.enter_context(cluster_at(options.scheduler))
                     results = on_cluster(client, work, options.limit)
                 else:
-                    results = on_this_machine(work, min(options.workers, len(ahead)), options.limit)
+                    results = on_this_machine(
+                        work, min(options.workers, len(ahead) or len(self.pages)), options.limit
+                    )
                 stack.callback(results.close)
                 for submission, unit, job, result in results:
-                    self._keep(submission, unit, job, result, progress)
+                    if isinstance(job, PageJob):
+                        self._give_back(submission, job, result)
+                    else:
+                        self._keep(submission, unit, job, result)
         except ClusterLost as reason:
             rest = len(self.submissions) - len(self.graded)
             self._problem("the workers", f"{reason}; {rest} submissions are left: run this again")
+
+    def _settle(self, submission: Submission) -> None:
+        """Bring a graded submission up to what was entered since, and have its page made if need be."""
+        try:
+            job = self.course.settle(submission)
+        except (NotGraded, OSError) as reason:
+            self._problem(f"{submission.student}, {submission.unit}", str(reason))
+            return
+        if job is not None:
+            self._prepare({submission.unit})
+            if submission.unit in self.units:
+                self.pages.append((submission, self.units[submission.unit], job))
+
+    def _give_back(self, submission: Submission, job: PageJob, result: Outcome) -> None:
+        try:
+            if not isinstance(result, Page):
+                raise NotGraded(result.words if isinstance(result, Failed) else "came back as no page")
+            self.course.give_feedback(submission, job, result)
+        except (NotGraded, OSError) as reason:
+            self._problem(f"{submission.student}, {submission.unit}", f"has no page of feedback: {reason}")
 
     def report(self) -> None:
         """Print and write everyone's marks, and note what a person should look at."""
@@ -206,6 +228,7 @@ class Run:
 
     def conclude(self) -> int:
         """Print what is in the way, and return the exit status."""
+        self.problems += self.course.problems
         if self.problems:
             print(f"\nTo look at ({LOG} has the details):")
             for problem in sorted(self.problems, key=lambda problem: (not problem.ungraded, problem.place)):
@@ -225,17 +248,16 @@ class Run:
         remarks = list(self.course.remarks(submission))
         self.problems += remarks
         marks, about = self.course.marks(submission), self.course.about(submission)
-        return Entry(submission.student, marks, about, [one.words for one in remarks])
+        penalty = self.course.penalty(submission)
+        return Entry(submission.student, marks, about, [one.words for one in remarks], penalty)
 
-    def _units(self, names: Iterable[str]) -> dict[str, Unit]:
-        """What graders have to know of each unit that can be graded."""
-        units = {}
-        for name in sorted(names):
+    def _prepare(self, names: Iterable[str]) -> None:
+        """Find out what graders have to know of each unit that can be graded."""
+        for name in sorted(set(names) - self.units.keys()):
             try:
-                units[name] = self.course.prepare(name)
+                self.units[name] = self.course.prepare(name)
             except NotGraded as reason:
                 self._problem(name, f"is not graded at all: {reason}")
-        return units
 
     def _ahead(self, force: bool) -> list[Submission]:
         """The submissions that have to be graded, after a line about those that have not."""
@@ -259,39 +281,37 @@ class Run:
             print(f"{lines}.", flush=True)
         return ahead
 
-    def _work(
-        self, ahead: Sequence[Submission], units: dict[str, Unit], progress: Progress
-    ) -> Iterator[tuple[Submission, Unit, Job]]:
+    def _work(self, ahead: Sequence[Submission]) -> Iterator[Item]:
         """What is to be graded, read when it is its turn."""
         for submission in ahead:
             try:
                 job = self.course.job(submission)
             except (NotGraded, OSError) as reason:
-                self._fail(submission, reason, progress)
+                self._fail(submission, reason)
             else:
-                yield submission, units[submission.unit], job
+                yield submission, self.units[submission.unit], job
 
-    def _keep(
-        self, submission: Submission, unit: Unit, job: Job, result: Graded | Failed, progress: Progress
-    ) -> None:
+    def _keep(self, submission: Submission, unit: Unit, job: Job, result: Outcome) -> None:
         try:
             if isinstance(result, Failed):
                 if result.everyone:
                     raise NoneGraded(result.words)
                 self.course.log(submission, result.log)
                 raise NotGraded(result.words)
+            assert isinstance(result, Graded)
             self.course.keep(submission, job, result, unit)
         except NoneGraded:
             raise
         except Exception as reason:  # of the gradebook's and of the disk's: the others go on
-            self._fail(submission, reason, progress)
+            self._fail(submission, reason)
         else:
             self.graded.add(submission)
-            marks = self.course.marks(submission)
+            earned = total(self.course.marks(submission), self.course.penalty(submission))
             most = sum(self.points[submission.unit].values())
-            progress.done(f"{submission.student}, {submission.unit}: {total(marks):g} of {most:g} points")
+            self.progress.done(f"{submission.student}, {submission.unit}: {earned:g} of {most:g} points")
+            self._settle(submission)
 
-    def _fail(self, submission: Submission, reason: Exception, progress: Progress) -> None:
+    def _fail(self, submission: Submission, reason: Exception) -> None:
         words = str(reason) if isinstance(reason, NotGraded) else _words(reason)
         try:
             # Feedback on an earlier submission must not outlive it.
@@ -302,15 +322,27 @@ class Run:
             words += f"; {_words(more)}"
         words = one_line(words, LONGEST_REMARK)
         self._problem(shown(submission.notebook), words)
-        progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
+        self.progress.done(f"{submission.student}, {submission.unit}: not graded: {words}", problem=True)
 
 
 def _words(error: Exception) -> str:
     return advice(error) or f"{type(error).__name__}: {error}"
 
 
-def total(marks: Marks) -> float:
-    return sum(mark or 0 for mark in marks.values())
+class _Work(Iterator[Item]):
+    """What is to be done: what has become possible with the last result first, then what was planned."""
+
+    def __init__(self, planned: Iterator[Item], possible: deque[Item]) -> None:
+        self.planned = planned
+        self.possible = possible
+
+    def __next__(self) -> Item:
+        return self.possible.popleft() if self.possible else next(self.planned)
+
+
+def total(marks: Marks, penalty: float = 0) -> float:
+    """The points of a submission, as they count."""
+    return max(0.0, sum(mark or 0 for mark in marks.values()) - penalty)
 
 
 def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list[str]:
@@ -318,12 +350,15 @@ def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list
     names = [one_line(entry.student) for entry in entries]
     width = max(map(len, [*names, "student"]))
     numbers = "".join(f"{number:>5}" for number in range(1, len(points) + 1))
+    late = any(entry.penalty for entry in entries)
+    numbers += "   late" * late
     lines = ["", f"{unit}, {sum(points.values()):g} points", f"{'student':<{width}}{numbers}    sum"]
     for name, entry in zip(names, entries, strict=True):
         cells = "  not graded"
         if entry.graded:
             scores = (entry.marks.get(cell) for cell in points)
             cells = "".join(f"{'?' if score is None else format(score, 'g'):>5}" for score in scores)
+            cells += f"{-entry.penalty if entry.penalty else 0:>7g}" * late
             cells += f"{entry.total:>7g}"
         lines.append(f"{name:<{width}}{cells}")
     legend = [

@@ -25,12 +25,13 @@ from traitlets.config import Config
 from attncourse.grading import leftovers
 from attncourse.grading.job import (
     MOST_BYTES,
-    ByHand,
     Failed,
     Files,
     Graded,
     Job,
     NotGraded,
+    Page,
+    PageJob,
     Unit,
     course_version,
 )
@@ -63,12 +64,9 @@ def grade(unit: Unit, job: Job) -> Graded:
     ------
     NotGraded
     """
-    if unit.course != course_version():
-        raise NotGraded("met a worker with another version of the course")
     log = Log()
     name = unit.name
-    # nbgrader looks for its folders with patterns, which some names would upset.
-    student = job.student if re.fullmatch(r"[\w .@+-]+", job.student) else "student"
+    student = _folder_name(job.student)
     with tempfile.TemporaryDirectory(prefix="g", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         submitted = root / "submitted" / student / name
@@ -80,24 +78,43 @@ def grade(unit: Unit, job: Job) -> Graded:
         config.Stamp.digest = job.digest
         coursedir = _course(root, name, student, config)
         with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
-            _enter(gradebook, name, student, job.by_hand)
+            gradebook.add_student(student)
         autograde = Autograde(coursedir=coursedir, config=config, log=coursedir.log)
         autograde.autograde_preprocessors = [*autograde.autograde_preprocessors, Stamp]
         run(autograde, log)
-        run(GenerateFeedback(coursedir=coursedir, config=config, log=coursedir.log), log)
         with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
             row = gradebook.find_submission_notebook(name, name, student)
             graded = Graded(
                 notebook=(root / "autograded" / student / name / f"{name}.ipynb").read_bytes(),
-                feedback=(root / "feedback" / student / name / f"{name}.html").read_bytes(),
                 marks={grade.name: grade.auto_score for grade in row.grades},
                 comments={comment.name: comment.auto_comment for comment in row.comments},
-                penalty=row.late_submission_penalty,
                 log=log.text,
             )
-    if len(graded.notebook) + len(graded.feedback) > MOST_BYTES:
+    if len(graded.notebook) > MOST_BYTES:
         raise NotGraded(f"prints more than {MOST_BYTES // 10**6} MB")
     return graded
+
+
+def page(unit: Unit, job: PageJob) -> Page:
+    """Make one page of feedback in this process, as nbgrader's ``generate_feedback`` does.
+
+    Raises
+    ------
+    NotGraded
+    """
+    name, student = unit.name, _folder_name(job.student)
+    with tempfile.TemporaryDirectory(prefix="g", ignore_cleanup_errors=True) as folder:
+        root = Path(folder)
+        _write(root / "autograded" / student / name, {f"{name}.ipynb": job.notebook})
+        (root / "gradebook.db").write_bytes(unit.gradebook)
+        coursedir = _course(root, name, student, unit.config)
+        with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+            _enter(gradebook, name, student, job)
+        run(GenerateFeedback(coursedir=coursedir, config=unit.config, log=coursedir.log), Log())
+        html = (root / "feedback" / student / name / f"{name}.html").read_bytes()
+    if len(html) > MOST_BYTES:
+        raise NotGraded(f"has feedback of more than {MOST_BYTES // 10**6} MB")
+    return Page(html)
 
 
 class Stamp(NbGraderPreprocessor):
@@ -110,14 +127,22 @@ class Stamp(NbGraderPreprocessor):
         return nb, resources
 
 
-def outcome(unit: Unit, job: Job) -> Graded | Failed:
-    """Grade one submission in this process; a failure is returned, not raised."""
+def outcome(unit: Unit, job: Job | PageJob) -> Graded | Page | Failed:
+    """Do a job in this process; a failure is returned, not raised."""
     try:
-        return grade(unit, job)
+        if unit.course != course_version():
+            raise NotGraded("met a worker with another version of the course")
+        _import_from(unit.modules)
+        return grade(unit, job) if isinstance(job, Job) else page(unit, job)
     except NotGraded as reason:
         return Failed(str(reason), reason.log, reason.again, reason.everyone)
     except Exception as error:
         return Failed(f"could not be graded: {advice(error) or f'{type(error).__name__}: {error}'}")
+
+
+def _folder_name(student: str) -> str:
+    """nbgrader looks for its folders with patterns, which some names would upset."""
+    return student if re.fullmatch(r"[\w .@+-]+", student) else "student"
 
 
 def _course(root: Path, unit: str, student: str, config: Config) -> CourseDirectory:
@@ -137,6 +162,22 @@ def _course(root: Path, unit: str, student: str, config: Config) -> CourseDirect
     coursedir.assignment_id = unit
     coursedir.student_id = student
     return coursedir
+
+
+_modules: Files = {}
+
+
+def _import_from(modules: Files) -> None:
+    """Have nbgrader find an instructor's own modules here, as it finds them in the course's folder."""
+    global _modules
+    if modules == _modules:
+        return
+    folder = tempfile.mkdtemp(prefix="modules")  # below a folder that goes when this process does
+    _write(Path(folder), modules)
+    for name in [*_modules, *modules]:
+        sys.modules.pop(name.removesuffix(".py"), None)
+    sys.path.insert(0, folder)
+    _modules = modules
 
 
 def _write(folder: Path, files: Files) -> None:
@@ -165,16 +206,17 @@ def _text(content: bytes) -> str:
     return text
 
 
-def _enter(gradebook: Gradebook, unit: str, student: str, by_hand: ByHand) -> None:
-    """Make the gradebook know the submission and what a person has entered about it."""
-    gradebook.update_or_create_assignment(unit, duedate=by_hand.duedate)
-    gradebook.add_student(student)
-    gradebook.add_submission(unit, student, extension=by_hand.extension)
+def _enter(gradebook: Gradebook, unit: str, student: str, job: PageJob) -> None:
+    """Make the gradebook know the submission as the course's own knows it."""
+    first, last = job.name
+    gradebook.add_student(student, first_name=first, last_name=last)
+    gradebook.add_submission(unit, student)
     row = gradebook.find_submission_notebook(unit, unit, student)
+    row.late_submission_penalty = job.penalty
     for grade in row.grades:
-        grade.manual_score, grade.extra_credit = by_hand.grades.get(grade.name, (None, None))
+        grade.auto_score, grade.manual_score, grade.extra_credit = job.grades[grade.name]
     for comment in row.comments:
-        comment.manual_comment = by_hand.comments.get(comment.name)
+        comment.auto_comment, comment.manual_comment = job.comments[comment.name]
     gradebook.db.commit()
 
 

@@ -15,11 +15,14 @@ from itertools import islice
 from typing import Any
 
 from attncourse.grading.grader import Grader
-from attncourse.grading.job import Failed, Graded, Job, Unit
+from attncourse.grading.job import Failed, Graded, Job, Page, PageJob, Unit
 from attncourse.grading.submitted import Submission
 
-Work = Iterable[tuple[Submission, Unit, Job]]
-Results = Generator[tuple[Submission, Unit, Job, Graded | Failed], None, None]
+Item = tuple[Submission, Unit, Job | PageJob]
+Outcome = Graded | Page | Failed
+# What is to be done. It may have more to give after a result than before.
+Work = Iterable[Item]
+Results = Generator[tuple[Submission, Unit, Job | PageJob, Outcome], None, None]
 
 
 class ClusterLost(Exception):
@@ -36,7 +39,7 @@ def on_this_machine(work: Work, workers: int, limit: float) -> Results:
     for grader in graders:
         free.put(grader)
 
-    def grade(unit: Unit, job: Job) -> Graded | Failed:
+    def grade(unit: Unit, job: Job | PageJob) -> Outcome:
         grader = free.get()
         try:
             return grader.grade(unit, job)
@@ -44,7 +47,7 @@ def on_this_machine(work: Work, workers: int, limit: float) -> Results:
             free.put(grader)
 
     work = iter(work)
-    waiting: dict[Future[Graded | Failed], tuple[Submission, Unit, Job]] = {}
+    waiting: dict[Future[Outcome], Item] = {}
     with ThreadPoolExecutor(workers) as threads:
         try:
             while True:
@@ -106,10 +109,10 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
     warnings.filterwarnings("ignore", message="Sending large graph")
     work = iter(work)
     units: dict[str, Any] = {}
-    waiting: dict[Any, tuple[Submission, Unit, Job]] = {}
+    waiting: dict[Any, Item] = {}
     arriving = as_completed()
 
-    def send(submission: Submission, unit: Unit, job: Job) -> None:
+    def send(submission: Submission, unit: Unit, job: Job | PageJob) -> None:
         if unit.name not in units:
             # As a task, not as scattered data: it is made anew when all workers that had it are lost.
             units[unit.name] = client.submit(_itself, unit, pure=False)
@@ -125,7 +128,7 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
     refill()
     for future in arriving:
         submission, unit, job = waiting.pop(future.key)
-        result: Graded | Failed
+        result: Outcome
         try:
             result = future.result()
         except KilledWorker as error:
@@ -142,7 +145,7 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
 _OF_THREAD = threading.local()
 
 
-def _grade(unit: Unit, job: Job, limit: float) -> Graded | Failed:
+def _grade(unit: Unit, job: Job | PageJob, limit: float) -> Outcome:
     """Grade on a worker, in a process that this thread of the worker keeps for it."""
     if not hasattr(_OF_THREAD, "grader"):
         _OF_THREAD.grader = Grader(limit)

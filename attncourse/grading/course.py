@@ -1,18 +1,21 @@
 """The course as nbgrader knows it: its units, the gradebook, and the folders that grading writes.
 
 One process writes, whoever graded: what a submission came to goes into the gradebook, then into
-``feedback/``, and at last into ``autograded/``, whose notebook says what it was graded from. So a run
-that ends anywhere, however it ends, leaves nothing that the next one takes for complete and is not.
+``autograded/``, whose notebook says what it was graded from, and at last its page into ``feedback/``, which
+says what it was made from. So a run that ends anywhere, however it ends, leaves nothing that the next one
+takes for complete and is not.
 """
 
+import argparse
 import datetime
 import hashlib
 import json
+import logging
 import os
 import pickle
 import sysconfig
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,18 +25,30 @@ import nbformat
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGrader
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import is_grade, parse_utc, rmtree
 from traitlets.config import Config
+from traitlets.utils.importstring import import_item
 
-from attncourse.grading import leftovers
+from attncourse.grading import leftovers, rules
 from attncourse.grading.autograding import Log, run, snapshot
+from attncourse.grading.by_hand import set_aside
 from attncourse.grading.export import TaskMarks, UnitMarks, mark
+from attncourse.grading.feedback import fingerprint
 from attncourse.grading.harmless import one_line
-from attncourse.grading.job import ByHand, Files, Graded, Job, NotGraded, Unit, course_version
+from attncourse.grading.job import Files, Graded, Job, NotGraded, Page, PageJob, Unit, course_version
+from attncourse.grading.release import adapt
 from attncourse.grading.sanitise import file_name
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
+from attncourse.grading.trouble import advice
 
 LOG = ".nbgrader.log"
+
+# Of a submission, what nbgrader's exchange needs to give its feedback back.
+FOR_RELEASE = ("timestamp.txt", "submission_secret.txt")
+
+# Beside a page of feedback, a fingerprint of all that it was made from.
+MADE_FROM = ".made_from"
 
 # The mark of every graded cell, by its name; None where it has none.
 Marks = dict[str, float | None]
@@ -63,6 +78,31 @@ class Course:
         self.folders = self.app.coursedir
         self.submitted = self._step("submitted")
         self.reports = Path(self.folders.root, "reports")
+        self.rules = rules.read(Path(self.folders.root), self.sources())
+        # What a person should look at and no notebook knows of.
+        self.problems: list[Problem] = []
+
+    @classmethod
+    def here(cls, parser: argparse.ArgumentParser, isolation: str | None = None) -> "Course":
+        """The course in the current folder; if there is none, the command ends and says so."""
+        if not Path("nbgrader_config.py").is_file():
+            parser.error(f"no nbgrader_config.py in {Path.cwd()}: run this in the folder of the course")
+        logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
+        try:
+            return cls(isolation)
+        except rules.Unusable as reason:
+            parser.error(one_line(str(reason)))
+        except Exception as error:
+            words = advice(error) or f"nbgrader_config.py cannot be used: {type(error).__name__}: {error}"
+            parser.error(one_line(words))
+
+    def chosen(self, units: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+        """The units that a command was given, or all; an unknown one ends the command."""
+        known = self.units()
+        for unit in units:
+            if unit not in known:
+                parser.error(f"no unit is called {unit!r}: the course has {', '.join(known) or 'none'}")
+        return sorted(set(units)) or known
 
     @cached_property
     def gradebook(self) -> Gradebook:
@@ -85,18 +125,26 @@ class Course:
                 yield True
 
     def units(self) -> list[str]:
+        """The units that are taught: those that the rules name, or else all."""
+        return sorted(self.rules.units) or self.sources()
+
+    def sources(self) -> list[str]:
         """All units that have a source notebook."""
         source = self._step("source")
         return sorted(path.parent.name for path in source.glob("*/*.ipynb") if path.stem == path.parent.name)
 
     def points(self, unit: str) -> dict[str, float]:
         """The graded cells of a unit, in the order of its notebook, and the points of each."""
-        notebook = nbformat.read(self._source(unit) / f"{unit}.ipynb", as_version=4)
         return {
             cell.metadata.nbgrader.grade_id: float(cell.metadata.nbgrader.points)
-            for cell in notebook.cells
+            for cell in self._notebook(unit).cells
             if is_grade(cell)
         }
+
+    def cells(self, unit: str) -> set[str]:
+        """The names of a unit's cells that nbgrader knows."""
+        cells = self._notebook(unit).cells
+        return {cell.metadata.nbgrader.grade_id for cell in cells if "nbgrader" in cell.metadata}
 
     def prepare(self, unit: str) -> Unit:
         """Make the unit's cells known to the gradebook, as ``nbgrader generate_assignment`` does.
@@ -109,9 +157,29 @@ class Course:
         Raises
         ------
         NotGraded
-            If the gradebook cannot take the cells: nbgrader refuses when graded cells were added or
-            removed after the first submission was graded.
+            If nbgrader cannot make a release of the unit.
         """
+        sources = read_folder(self._source(unit))
+        modules = {
+            path.name: path.read_bytes()
+            for path in sorted(Path(self.folders.root).glob("*.py"))
+            if path.name != "nbgrader_config.py"
+        }
+        config = _portable(self.config)
+        cells = snapshot(unit, sources, config)
+        self._make_known(unit)
+        return Unit(unit, sources, cells, config, course_version(), modules)
+
+    def _make_known(self, unit: str) -> None:
+        try:
+            gone = adapt(self.gradebook, unit, self._notebook(unit))
+        except MissingEntry:
+            gone = []
+        finally:
+            self.gradebook.db.remove()
+        self.problems += [Problem(unit, words, False) for words in gone]
+        for words in gone:
+            self.app.log.warning("%s: %s", unit, words)
         before = self.folders.assignment_id, self.folders.release_directory
         # The release itself is committed, and is not to be touched.
         with leftovers.Folder() as folder:
@@ -120,16 +188,6 @@ class Course:
                 run(GenerateAssignment(coursedir=self.folders, parent=self.app), Log())
             finally:
                 self.folders.assignment_id, self.folders.release_directory = before
-        sources = read_folder(self._source(unit))
-        prepared = Unit(unit, sources, snapshot(unit, sources, self.config), self.config, course_version())
-        try:
-            pickle.dumps(prepared)
-        except Exception as error:
-            raise NotGraded(
-                "nbgrader_config.py cannot be sent to the workers: classes and functions must be "
-                f"imported from a module there, not defined ({error})"
-            ) from error
-        return prepared
 
     def unchanged(self, submission: Submission) -> bool | None:
         """Whether a submission was graded to the end and would come to the same again.
@@ -143,7 +201,7 @@ class Course:
         """
         before = self.about(submission).get("graded_from", "")
         now = self._digest(submission, submission.read())
-        if not self.marks(submission) or not self._output("feedback", submission).is_dir():
+        if not self.marks(submission):
             return False
         if before == now:
             return True
@@ -161,31 +219,73 @@ class Course:
         fingerprint = self._digest(submission, files)
         if _timestamp(files) is None:  # nbgrader stumbles over one that is not a date
             files.pop("timestamp.txt", None)
-        return Job(submission.student, files, fingerprint, self._by_hand(submission))
+        return Job(submission.student, files, fingerprint)
 
     def keep(self, submission: Submission, job: Job, graded: Graded, unit: Unit) -> None:
         """Write what a submission came to: see the top of this file for the order."""
+        before = self._graded_notebook(submission)
         self.discard(submission)
-        self._record(submission, job, graded)
+        notebook = self._record(submission, job, graded, before)
         others = {
             file_name(place): content for place, content in job.files.items() if not place.endswith(".ipynb")
         }
-        dated = {place: others[place] for place in ("timestamp.txt",) if place in others}
         sources = {place: content for place, content in unit.sources.items() if not place.endswith(".ipynb")}
-        name = submission.unit
-        feedback = GenerateFeedback(coursedir=self.folders, parent=self.app)
         autograde = Autograde(coursedir=self.folders, parent=self.app)
-        self._place(submission, "feedback", {**dated, f"{name}.html": graded.feedback}, feedback.permissions)
-        files = {**others, **sources, f"{name}.ipynb": graded.notebook}
+        files = {**others, **sources, f"{submission.unit}.ipynb": notebook}
         self._place(submission, "autograded", files, autograde.permissions)
+        self._forget_before(submission)
         self.log(submission, graded.log)
 
     def discard(self, submission: Submission) -> None:
-        """Remove what an earlier submission came to, but for its marks in the gradebook."""
-        for step in ("autograded", "feedback"):
-            folder = self._output(step, submission)
-            if folder.exists():
-                rmtree(str(folder))
+        """Remove what an earlier submission came to, but for its marks in the gradebook.
+
+        Its notebook is put aside: marks by hand are for the answers in it.
+        """
+        graded, feedback = (self._output(step, submission) for step in ("autograded", "feedback"))
+        if graded.exists():
+            self._forget_before(submission)
+            graded.rename(_before(graded))
+        if feedback.exists():
+            rmtree(str(feedback))
+
+    def settle(self, submission: Submission) -> PageJob | None:
+        """Bring the late penalty of a graded submission up to what was entered since.
+
+        Returns
+        -------
+        PageJob or None
+            What the page of feedback is to be made from; None if it says all that already.
+        """
+        self._forget_before(submission)
+        notebook = (self._output("autograded", submission) / f"{submission.unit}.ipynb").read_bytes()
+        with self._row(submission) as row:
+            row.late_submission_penalty = penalty = self._penalty(row)
+            self.gradebook.db.commit()
+            job = PageJob(
+                submission.student,
+                (row.student.first_name, row.student.last_name),
+                notebook,
+                {one.name: (one.auto_score, one.manual_score, one.extra_credit) for one in row.grades},
+                {one.name: (one.auto_comment, one.manual_comment) for one in row.comments},
+                penalty,
+            )
+        folder = self._output("feedback", submission)
+        try:
+            current = (folder / MADE_FROM).read_text() == self._fingerprint(job)
+        except (OSError, ValueError):
+            current = False
+        return None if current and (folder / f"{submission.unit}.html").is_file() else job
+
+    def give_feedback(self, submission: Submission, job: PageJob, page: Page) -> None:
+        """Put a page of feedback into its place, with what nbgrader's ``release_feedback`` looks for."""
+        permissions = GenerateFeedback(coursedir=self.folders, parent=self.app).permissions
+        handed_in = submission.read()
+        files = {name: handed_in[name] for name in FOR_RELEASE if name in handed_in}
+        files |= {f"{submission.unit}.html": page.html, MADE_FROM: self._fingerprint(job).encode()}
+        self._place(submission, "feedback", files, permissions)
+
+    def _fingerprint(self, job: PageJob) -> str:
+        return fingerprint(job, self.rules.title, self.rules.book)
 
     def log(self, submission: Submission, lines: str) -> None:
         if lines:
@@ -197,6 +297,11 @@ class Course:
         with self._row(submission) as row:
             found = {grade.name: mark(grade) for grade in row.grades} if row else {}
         return found
+
+    def penalty(self, submission: Submission) -> float:
+        """The points that a submission loses for being late."""
+        with self._row(submission) as row:
+            return (row and row.late_submission_penalty) or 0.0
 
     def remarks(self, submission: Submission) -> Iterator[Problem]:
         """What a person should look at in a graded submission."""
@@ -225,36 +330,66 @@ class Course:
         self.gradebook.db.remove()
         return ["grades.csv", "grades_by_task.csv"]
 
-    def _record(self, submission: Submission, job: Job, graded: Graded) -> None:
+    def _record(
+        self, submission: Submission, job: Job, graded: Graded, before: nbformat.NotebookNode | None
+    ) -> bytes:
+        """Write the marks into the gradebook, and return the notebook with what is to be said of them."""
         gradebook, unit, student = self.gradebook, submission.unit, submission.student
+        notebook = nbformat.reads(graded.notebook.decode(), as_version=4)
         try:
             gradebook.update_or_create_student(student)
             gradebook.update_or_create_submission(unit, student)
             row = gradebook.find_submission_notebook(unit, unit, student)
             row.assignment.timestamp = _timestamp(job.files)
-            row.late_submission_penalty = graded.penalty
             for grade in row.grades:
                 grade.auto_score = graded.marks[grade.name]
-                # As nbgrader does: a mark given by hand stays, and is to be looked at again.
-                grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
             for comment in row.comments:
                 comment.auto_comment = graded.comments[comment.name]
+            flags = set_aside(row, before, notebook)
+            for grade in row.grades:
+                # As nbgrader does: a mark given by hand stays, and is to be looked at again.
+                grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+            gradebook.db.flush()
+            gradebook.db.expire_all()
+            row.late_submission_penalty = self._penalty(row)
+            for flag in flags:
+                self.log(submission, f"{flag['cell']}: {flag['words']}")
             gradebook.db.commit()
         finally:
             # Forgets what was read, too, or the memory of a large class would pile up.
             gradebook.db.remove()
+        if not flags:
+            return graded.notebook
+        notebook.metadata.setdefault("attncourse", {}).setdefault("flags", []).extend(flags)
+        return f"{nbformat.writes(notebook)}\n".encode()
 
-    def _by_hand(self, submission: Submission) -> ByHand:
-        with self._row(submission) as row:
-            if row is None:
-                duedate = self.gradebook.find_assignment(submission.unit).duedate
-                return ByHand(duedate)
-            return ByHand(
-                row.assignment.assignment.duedate,
-                row.assignment.extension,
-                {grade.name: (grade.manual_score, grade.extra_credit) for grade in row.grades},
-                {comment.name: comment.manual_comment for comment in row.comments},
-            )
+    @cached_property
+    def _late(self) -> AssignLatePenalties | None:
+        """nbgrader's late penalties as they are configured; None where they are not."""
+        for step in Autograde(coursedir=self.folders, parent=self.app).autograde_preprocessors:
+            kind = import_item(step) if isinstance(step, str) else step
+            if isinstance(kind, type) and issubclass(kind, AssignLatePenalties):
+                late = kind(parent=self.app)
+                late.init_plugin()
+                return late
+        return None
+
+    def _penalty(self, row: Any) -> float | None:
+        """What nbgrader would take off for being late, from the due date and the marks as they are now."""
+        unit = row.assignment.assignment
+        if (due := self.rules.due.get(unit.name)) and unit.duedate != self.rules.utc(due):
+            unit.duedate = self.rules.utc(due)
+        extension = self.rules.extension(row.student.id, unit.name)
+        if extension is not None and row.assignment.extension != extension:
+            row.assignment.extension = extension
+        seconds = row.assignment.total_seconds_late if unit.duedate else 0
+        if self._late is None or seconds <= 0:
+            return None
+        try:
+            penalty = self._late.plugin_inst.late_submission_penalty(row.student.id, row.score, seconds)
+        except Exception as error:
+            raise NotGraded(f"the late policy failed: {type(error).__name__}: {error}") from error
+        return None if penalty is None else self._late._check_late_penalty(row, penalty)
 
     @contextmanager
     def _row(self, submission: Submission) -> Iterator[Any]:
@@ -275,11 +410,14 @@ class Course:
         part = folder.with_name(f".{folder.name}.part")
         if part.exists():
             rmtree(str(part))
+        part.mkdir(parents=True)
         for place, content in files.items():
             path = part / place
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             path.chmod(int(str(permissions), 8))
+        if folder.exists():
+            rmtree(str(folder))
         part.rename(folder)
 
     def _digest(self, submission: Submission, files: Files) -> str:
@@ -289,6 +427,24 @@ class Course:
 
     def _step(self, step: str) -> Path:
         return Path(self.folders.root, getattr(self.folders, f"{step}_directory"))
+
+    def _notebook(self, unit: str) -> nbformat.NotebookNode:
+        return nbformat.read(self._source(unit) / f"{unit}.ipynb", as_version=4)
+
+    def _graded_notebook(self, submission: Submission) -> nbformat.NotebookNode | None:
+        """What was graded last, also if it was put aside since."""
+        folder = self._output("autograded", submission)
+        for place in (folder, _before(folder)):
+            try:
+                return nbformat.read(place / f"{submission.unit}.ipynb", as_version=4)
+            except (OSError, ValueError):
+                continue
+        return None
+
+    def _forget_before(self, submission: Submission) -> None:
+        before = _before(self._output("autograded", submission))
+        if before.exists():
+            rmtree(str(before))
 
     def _source(self, unit: str) -> Path:
         return self._step("source") / unit
@@ -303,3 +459,38 @@ def _timestamp(files: Files) -> datetime.datetime | None:
         return parse_utc(files["timestamp.txt"].decode().strip())
     except (KeyError, ValueError, OverflowError):
         return None
+
+
+def _before(folder: Path) -> Path:
+    """Where a graded submission is put aside."""
+    return folder.with_name(f".{folder.name}.before")
+
+
+def _portable(value: Any) -> Any:
+    """A configuration in which classes and functions are named, as another process will import them.
+
+    Raises
+    ------
+    NotGraded
+        If one was defined in ``nbgrader_config.py``, where no other process finds it.
+    """
+    if isinstance(value, dict):
+        return type(value)({name: _portable(item) for name, item in value.items()})
+    if isinstance(value, list | tuple):
+        return type(value)(_portable(item) for item in value)
+    if isinstance(value, type) or callable(value):
+        name = f"{value.__module__}.{getattr(value, '__qualname__', '')}"
+        try:
+            if import_item(name) is value:
+                return name
+        except ImportError:
+            pass
+        raise NotGraded(
+            "nbgrader_config.py cannot be sent to the workers: classes and functions must be imported from "
+            f"a module there, not defined ({name.rpartition('.')[2]})"
+        )
+    try:
+        pickle.dumps(value)
+    except Exception as error:
+        raise NotGraded(f"nbgrader_config.py cannot be sent to the workers: {error}") from error
+    return value

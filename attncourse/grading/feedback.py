@@ -1,40 +1,74 @@
-"""Feedback pages as nbgrader makes them, without translating their templates anew for every student.
+"""Feedback pages: each task with its points, what is wrong with the answer, and where to read about it.
 
 What a student wrote cannot hold them up: some Markdown takes hours to become HTML.
 """
 
-import copy
+import base64
+import hashlib
 import html
+import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from jinja2 import BytecodeCache, Environment, pass_context
-from jinja2.bccache import Bucket
+from jinja2 import Environment, PackageLoader, pass_context
+from markupsafe import Markup
 from nbconvert.exporters import HTMLExporter
-from traitlets import Integer
-from traitlets.config import Config
+from nbconvert.exporters.exporter import Exporter
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.utils import is_grade, is_solution
+from traitlets import Integer, Unicode
 
 from attncourse.grading import sanitise
 from attncourse.grading.alarm import TooLong, at_most
+from attncourse.grading.job import PageJob
 
-# The template of the pages of feedback, and of the formgrader's.
-PAGE = str(Path(__file__).with_name("page.html.jinja"))
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+PASSAGE = re.compile(r"book/[\w/]+\.html(?:#[\w-]+)?")
 
 
-class _Memory(BytecodeCache):
-    """Keeps the code of translated templates as long as this process lives."""
+@dataclass
+class TaskPage:
+    """What is said about one graded cell."""
 
-    def __init__(self) -> None:
-        self.code: dict[tuple[str, str], bytes] = {}
+    name: str
+    heading: str
+    score: float
+    points: float
+    marked: bool
+    comments: list[str]
+    messages: list[Markup]  # of the check
+    parts: list[Markup]  # what was handed in
 
-    def load_bytecode(self, bucket: Bucket) -> None:
-        code = self.code.get((bucket.key, bucket.checksum))
-        if code is not None:
-            bucket.bytecode_from_string(code)
+    @property
+    def result(self) -> str:
+        if not self.marked:
+            return "not marked yet"
+        if self.score >= self.points:
+            return "right"
+        return "partly right" if self.score > 0 else "not right yet"
 
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self.code[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
+    @property
+    def kind(self) -> str:
+        return "right" if self.result == "right" else "wrong"
+
+
+@dataclass
+class StudentPage:
+    """A page of feedback."""
+
+    title: str
+    published: bool
+    unit: str
+    student: str
+    score: float
+    most: float
+    penalty: float
+    tasks: list[TaskPage]
+    rest: list[Markup]
 
 
 class FeedbackExporter(HTMLExporter):
@@ -44,18 +78,20 @@ class FeedbackExporter(HTMLExporter):
         20,
         help="seconds that all Markdown of a notebook may take; what is left then is shown as it was written",
     ).tag(config=True)
+    title = Unicode("", help="what stands above the unit").tag(config=True)
+    book = Unicode("", help="the address of the published book; without it, links lead beside the page").tag(
+        config=True
+    )
 
-    _memory = _Memory()
-
-    def __init__(self, config: Config | None = None, **settings: Any) -> None:
-        # The configuration may have come from another machine, where the course lies elsewhere.
-        here = copy.deepcopy(config or Config())
-        here.FeedbackExporter.template_file = PAGE
-        super().__init__(config=here, **settings)
+    environment_of_pages = Environment(loader=PackageLoader("attncourse.grading", "."), autoescape=True)
 
     def from_notebook_node(self, nb: Any, resources: Any = None, **settings: Any) -> Any:
         self._left = float(self.markdown_timeout)
-        return super().from_notebook_node(nb, resources, **settings)
+        # What HTMLExporter does first: nbgrader's preprocessors note the marks in the notebook.
+        nb, resources = Exporter.from_notebook_node(self, nb, resources, **settings)
+        page = self._page(nb, resources.get("nbgrader", {}))
+        template = self.environment_of_pages.get_template("feedback.html.jinja")
+        return template.render(page=page), resources
 
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:
@@ -68,8 +104,137 @@ class FeedbackExporter(HTMLExporter):
         finally:
             self._left -= monotonic() - start
 
-    def _create_environment(self) -> Environment:
-        environment: Any = super()._create_environment()
-        environment.bytecode_cache = self._memory
-        environment.filters |= {"markdown2html": self.markdown2html, "with_policy": sanitise.with_policy}
-        return environment
+    def _page(self, nb: Any, names: Any) -> StudentPage:
+        tasks: list[TaskPage] = []
+        comments: list[str] = []
+        parts: list[Markup] = []
+        heading = ""
+        for cell in nb.cells:
+            marks = cell.metadata.get("nbgrader", {})
+            if comment := marks.get("comment"):
+                comments.append(comment)
+            if cell.cell_type == "markdown" and (found := re.search(r"^#+ (.+)$", cell.source, re.MULTILINE)):
+                heading = re.sub(r"[`*]", "", found[1]).strip()
+            graded = is_grade(cell)
+            if not graded or is_solution(cell):
+                parts += self._parts(cell)
+            if graded:
+                name = marks.grade_id.removeprefix("check_")
+                own = names.get("marked", {}).get(marks.grade_id, True)
+                messages = [] if is_solution(cell) else self._messages(cell, nb)
+                task = TaskPage(
+                    name,
+                    heading or name,
+                    marks.get("score") or 0.0,
+                    marks.points,
+                    own,
+                    comments,
+                    messages,
+                    parts,
+                )
+                tasks.append(task)
+                comments, parts, heading = [], [], ""
+        return StudentPage(
+            self.title,
+            bool(self.book),
+            names.get("notebook", ""),
+            names.get("name") or names.get("student", ""),
+            names.get("score", 0.0),
+            names.get("max_score", 0.0),
+            names.get("late_penalty", 0.0),
+            tasks,
+            parts,
+        )
+
+    def _parts(self, cell: Any) -> list[Markup]:
+        """A cell as it was handed in, and what it showed."""
+        if cell.cell_type != "code":
+            return [Markup(self.markdown2html({"cell": cell}, cell.source))]
+        parts = [Markup("<pre><code>{}</code></pre>").format(cell.source)] if cell.source.strip() else []
+        return parts + [self._shown(output, cell) for output in cell.get("outputs", ())]
+
+    def _shown(self, output: Any, cell: Any) -> Markup:
+        """What a cell of the student's showed, in the richest way there is; `Sanitise` has cleaned it."""
+        data = output.get("data", {})
+        for kind in ("text/html", "text/latex", "image/svg+xml", "image/png", "image/jpeg", "text/markdown"):
+            shown = data.get(kind)
+            if not isinstance(shown, str):
+                continue
+            if kind == "text/html":
+                return Markup(f'<div class="wide">{sanitise.clean_html(shown)}</div>')
+            if kind in ("text/latex", "text/markdown"):
+                return Markup(self.markdown2html({"cell": cell}, shown))
+            name = "output_svg" if kind == "image/svg+xml" else "output_png"
+            encoded = (
+                base64.b64encode(shown.encode()).decode() if name == "output_svg" else "".join(shown.split())
+            )
+            picture = Markup('<div class="{}"><img alt="what your code drew" src="data:{};base64,{}"></div>')
+            return picture.format(name, kind, encoded)
+        return Markup('<pre class="wrap">{}</pre>').format(_text(output))
+
+    def _messages(self, cell: Any, nb: Any) -> list[Markup]:
+        """What the check said; what it drew, if it was judged outside the student's process."""
+        checks = nb.metadata.get("attncourse", {}).get("checks", {})
+        ours = checks.get(cell.metadata.nbgrader.grade_id, {}).get("outside")
+        messages = []
+        for output in cell.outputs:
+            drawn = output.get("data", {}).get("text/html")
+            if ours and isinstance(drawn, str):
+                messages.append(Markup(PASSAGE.sub(lambda found: self._address(found[0]), drawn)))
+            elif output.output_type != "execute_result" and (text := _text(output)):
+                messages.append(self._message(text))
+        return messages
+
+    def _message(self, text: str) -> Markup:
+        """The text of a check, in which passages of the book are links."""
+        linked, end = Markup(""), 0
+        for found in PASSAGE.finditer(text):
+            link = Markup('<a href="{}">{}</a>').format(self._address(found[0]), found[0])
+            linked += Markup("{}{}").format(text[end : found.start()], link)
+            end = found.end()
+        return Markup('<pre class="message">{}{}</pre>').format(linked, text[end:])
+
+    def _address(self, passage: str) -> str:
+        return f"{self.book.rstrip('/')}/{passage}" if self.book else passage
+
+
+def _text(output: Any) -> str:
+    """What an output says in plain text."""
+    if output.output_type == "stream":
+        text = output.text
+    elif output.output_type == "error":
+        text = "\n".join(output.traceback) or output.evalue
+    else:
+        text = output.get("data", {}).get("text/plain", "")
+    return ANSI.sub("", text).rstrip() if isinstance(text, str) else ""
+
+
+class NamesOfStudents(NbGraderPreprocessor):
+    """Notes what nbgrader's own step leaves out: the student's name, and what nobody has marked yet."""
+
+    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+        names = resources["nbgrader"]
+        with Gradebook(names["db_url"]) as gradebook:
+            row = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])
+            name = " ".join(filter(None, [row.student.first_name, row.student.last_name]))
+            names["name"] = name or row.student.id
+            names["marked"] = {
+                one.name: one.auto_score is not None or one.manual_score is not None for one in row.grades
+            }
+        return nb, resources
+
+
+def fingerprint(job: PageJob, *settings: str) -> str:
+    """What identifies a page of feedback: all that it is made from."""
+    said = [
+        settings,
+        job.student,
+        job.name,
+        sorted(job.grades.items()),
+        sorted(job.comments.items()),
+        job.penalty,
+    ]
+    whole = hashlib.sha256(job.notebook + json.dumps(said).encode())
+    for name in ("feedback.py", "feedback.html.jinja", "look.css", "sanitise.py"):
+        whole.update(Path(__file__).with_name(name).read_bytes())
+    return whole.hexdigest()

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 import psutil
 
 from attncourse.grading import leftovers
-from attncourse.grading.job import Failed, Graded, Job, Unit
+from attncourse.grading.job import Failed, Graded, Job, Page, PageJob, Unit
 
 # How often a submission is tried that takes too long or whose process ends without its own doing.
 TRIES = 2
@@ -38,8 +38,8 @@ class Grader:
         self._stopped = False
         self._lock = threading.Lock()
 
-    def grade(self, unit: Unit, job: Job) -> Graded | Failed:
-        """Grade one submission, whatever it does to the process that grades it."""
+    def grade(self, unit: Unit, job: Job | PageJob) -> Graded | Page | Failed:
+        """Do a job, whatever the submission does to the process that does it."""
         for _ in range(TRIES):
             reason = "met a machine that cannot start nbgrader"
             try:
@@ -50,7 +50,7 @@ class Grader:
                 self.connection.send((unit, job))
                 if self.connection.poll(self.limit):
                     result: Graded | Failed = self.connection.recv()
-                    if isinstance(result, Graded) or not result.again:
+                    if not isinstance(result, Failed) or not result.again:
                         return result
                     reason = result.words
                     continue

@@ -3,7 +3,6 @@
 All of it is plain data, so that it makes no difference where a submission is graded.
 """
 
-import datetime
 import functools
 import hashlib
 from collections.abc import Mapping
@@ -54,6 +53,8 @@ class Unit:
         nbgrader's configuration; that of the folders and of the database is not used.
     course : str
         `course_version` of the machine that wants the marks.
+    modules : mapping of str to bytes
+        The Python files beside ``nbgrader_config.py``, which may import them.
     """
 
     name: str
@@ -61,26 +62,31 @@ class Unit:
     gradebook: bytes
     config: Config
     course: str
-
-
-@dataclass(frozen=True)
-class ByHand:
-    """What a person has entered into the gradebook about one submission, and grading must respect."""
-
-    duedate: datetime.datetime | None = None
-    extension: datetime.timedelta | None = None
-    grades: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
-    comments: Mapping[str, str | None] = field(default_factory=dict)
+    modules: Files = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One submission: the files handed in, by their paths, and what identifies them."""
+    """One submission to grade: the files handed in, by their paths, and what identifies them."""
 
     student: str
     files: Files
     digest: str
-    by_hand: ByHand = ByHand()
+
+
+@dataclass(frozen=True)
+class PageJob:
+    """One graded submission to make a page of feedback for: the notebook, and what the gradebook says of it.
+
+    `grades` are automatic mark, mark by hand and extra credit, `comments` the automatic one and that by hand.
+    """
+
+    student: str
+    name: tuple[str | None, str | None]  # first and last
+    notebook: bytes
+    grades: Mapping[str, tuple[float | None, float | None, float | None]]
+    comments: Mapping[str, tuple[str | None, str | None]]
+    penalty: float | None
 
 
 @dataclass(frozen=True)
@@ -92,11 +98,16 @@ class Graded:
     """
 
     notebook: bytes
-    feedback: bytes
     marks: dict[str, float | None]
     comments: dict[str, str | None]
-    penalty: float | None
     log: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is to be given back."""
+
+    html: bytes
 
 
 @dataclass(frozen=True)
@@ -109,8 +120,9 @@ class Failed:
     everyone: bool = False
 
 
-# Modules and packages of this package that give nobody a mark.
+# Modules and packages of this package that give nobody a mark. What they write is written anew by every run.
 _WITHOUT_MARKS = {"toy", "plots", "interactive", "answers", "hostile", "simulate", "kit", "export", "report"}
+_WITHOUT_MARKS |= {"collect", "archives", "platforms", "roster", "tables", "feedback", "release", "rules"}
 
 
 @functools.cache

@@ -34,12 +34,15 @@ class Entry:
         What the autograded notebook says of its grading: "checks", "flags", "isolation".
     remarks : sequence of str
         What a person should look at.
+    penalty : float
+        The points taken off for being late.
     """
 
     student: str
     marks: Mapping[str, float | None] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     remarks: Sequence[str] = ()
+    penalty: float = 0
 
     @property
     def graded(self) -> bool:
@@ -47,7 +50,7 @@ class Entry:
 
     @property
     def total(self) -> float:
-        return sum(mark or 0 for mark in self.marks.values())
+        return max(0.0, sum(mark or 0 for mark in self.marks.values()) - self.penalty)
 
     @property
     def isolation(self) -> str:
@@ -147,6 +150,10 @@ class Report:
             cell for entry in self.graded for cell in self.points if not entry.check(cell).get("outside")
         )
         return [(task_name(cell), found[cell]) for cell in self.points if found[cell]]
+
+    @property
+    def late(self) -> bool:
+        return any(entry.penalty for entry in self.graded)
 
     @property
     def to_look_at(self) -> list[Entry]:

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 
 from attncourse.grading.autograding import outcome
 from attncourse.grading.grader import kill_family
-from attncourse.grading.job import Job, Unit
+from attncourse.grading.job import Job, PageJob, Unit
 
 
 def main(descriptor: int) -> None:
@@ -17,7 +17,7 @@ def main(descriptor: int) -> None:
     os.set_inheritable(descriptor, False)
     connection = Connection(descriptor)
     connection.send("ready")
-    jobs: queue.SimpleQueue[tuple[Unit, Job]] = queue.SimpleQueue()
+    jobs: queue.SimpleQueue[tuple[Unit, Job | PageJob]] = queue.SimpleQueue()
 
     def receive() -> None:
         try:

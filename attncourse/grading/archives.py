@@ -1,0 +1,116 @@
+"""What learning platforms deliver: folders and zips, in each other; nothing is unpacked onto the disk."""
+
+import datetime
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from attncourse.grading.job import MOST_BYTES
+from attncourse.grading.rules import Unusable
+from attncourse.grading.submitted import shown
+
+DEEPEST = 4  # zips in zips
+# What nobody has handed in: left behind by systems and programs.
+JUNK = {"__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file that was delivered.
+
+    Parameters
+    ----------
+    place : str
+        Where it is, as a person would say it.
+    parts : tuple of str
+        The names of the folders and zips around it, from the outermost, and its own.
+    time : datetime.datetime
+        When it was changed last, on this machine's or the platform's clock.
+    content : bytes
+    """
+
+    place: str
+    parts: tuple[str, ...]
+    time: datetime.datetime
+    content: bytes
+
+
+def delivered(path: Path) -> Iterator[Found | str]:
+    """All files in a folder or zip, or the one file; a sentence for what cannot be read.
+
+    Raises
+    ------
+    Unusable
+        If there is no such path, or it is a zip that cannot be read.
+    """
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
+            parts = file.relative_to(path).parts
+            if file.is_file() and not file.is_symlink() and not _junk(parts):
+                yield from _file(file, parts)
+    elif path.is_file():
+        if zipfile.is_zipfile(path):
+            yield from _zip(path.read_bytes(), shown(path), (), 0)
+        elif path.suffix == ".zip":
+            raise Unusable(f"{path} is not a zip, or not a whole one: download it again")
+        else:
+            yield from _file(path, (path.name,))
+    else:
+        raise Unusable(f"{path} does not exist")
+
+
+def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
+    try:
+        status = path.stat()
+        if status.st_size > MOST_BYTES:
+            yield f"{shown(path)} is larger than {MOST_BYTES // 10**6} MB"
+            return
+        content = path.read_bytes()
+    except OSError as error:
+        yield f"{shown(path)} cannot be opened: {error.strerror}"
+        return
+    if path.suffix.lower() == ".zip":
+        yield from _zip(content, shown(path), (*parts[:-1], path.stem), 0)
+    else:
+        yield Found(shown(path), parts, datetime.datetime.fromtimestamp(status.st_mtime), content)
+
+
+def _zip(content: bytes, place: str, around: tuple[str, ...], depth: int) -> Iterator[Found | str]:
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except zipfile.BadZipFile:
+        yield f"{place} is not a zip, or not a whole one"
+        return
+    left = MOST_BYTES * (100 if depth == 0 else 1)
+    for member in archive.infolist():
+        # A name is only ever read: nothing is unpacked, wherever it wants to go.
+        parts = PurePosixPath(member.filename.replace("\\", "/")).parts
+        inside = f"{place}: {member.filename}"
+        if member.is_dir() or not parts or _junk(parts):
+            continue
+        left -= member.file_size
+        if member.file_size > MOST_BYTES or left < 0:
+            yield f"{inside} is larger than {MOST_BYTES // 10**6} MB"
+            continue
+        try:
+            data = archive.read(member)
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, OSError) as error:
+            yield f"{inside} cannot be unpacked: {error}"
+            continue
+        if parts[-1].lower().endswith(".zip"):
+            if depth < DEEPEST:
+                yield from _zip(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1)
+            else:
+                yield f"{inside} is a zip in too many zips"
+            continue
+        try:
+            time = datetime.datetime(*member.date_time)
+        except ValueError:
+            time = datetime.datetime(1980, 1, 1)
+        yield Found(inside, (*around, *parts), time, data)
+
+
+def _junk(parts: tuple[str, ...]) -> bool:
+    return any(part in JUNK or part.startswith((".", "~")) for part in parts)

@@ -1,0 +1,360 @@
+"""``python -m attncourse.grading collect``: what a platform delivers, put where grading looks for it."""
+
+import argparse
+import csv
+import datetime
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from attncourse.grading.archives import Found, delivered
+from attncourse.grading.course import Course
+from attncourse.grading.grader import Grader
+from attncourse.grading.harmless import one_line
+from attncourse.grading.job import Graded, Job, NotGraded
+from attncourse.grading.platforms import Sender, attempt, read_time, sender
+from attncourse.grading.roster import Person, Roster
+from attncourse.grading.rules import Unusable
+from attncourse.grading.submitted import digest
+
+DESCRIPTION = """\
+Copy the notebooks that a learning platform delivers into submitted/. A PATH is a
+zip as downloaded from Moodle, Canvas or Brightspace, a folder unpacked from one,
+or any folder of notebooks. Which unit a notebook belongs to is seen by its cells,
+whatever it is called. Nothing is moved or unpacked; what is in submitted/ already
+stays unless a newer attempt comes. The same command with more files takes what is
+new. collected.csv says what came from where."""
+
+ROSTER = """\
+who takes the course: the platform's own export of participants, of its gradebook,
+or Moodle's grading worksheet, as it is; or nbgrader's id,last_name,first_name,email.
+It gives everyone a name in the gradebook"""
+
+LIST = "collected.csv"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A line of ``collected.csv``: where the notebook in a folder of ``submitted/`` came from."""
+
+    student_id: str
+    assignment: str
+    time: str
+    late: str
+    sha256: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A notebook that somebody handed in."""
+
+    student: str
+    unit: str
+    found: Found
+    sender: Sender
+    handed_in: datetime.datetime | None  # in UTC, where somebody knows
+
+    @property
+    def order(self) -> tuple[datetime.datetime, int]:
+        """By the platform's time, or else the file's; then by the number in the name."""
+        return (self.sender.time or self.found.time, attempt(self.found.parts[-1]))
+
+    @property
+    def taken(self) -> Taken:
+        time = (self.sender.time or self.found.time).isoformat(sep=" ", timespec="seconds")
+        late = "late" if self.sender.late else ""
+        return Taken(self.student, self.unit, time, late, _sha(self.found.content), self.found.place)
+
+
+class Collection:
+    """Finds out who handed in what, and copies it.
+
+    Parameters
+    ----------
+    course : Course
+    units : sequence of str
+        Notebooks of other units are left where they are.
+    certain : bool
+        Whether a notebook without any cell of the course is of the one unit all the same.
+    roster : Roster or None
+        Without one, everybody is called as the folder or file.
+    """
+
+    def __init__(self, course: Course, units: Sequence[str], certain: bool, roster: Roster | None) -> None:
+        self.course = course
+        self.units = units
+        self.certain = certain
+        self.roster = roster
+        self.cells = {unit: frozenset(course.cells(unit)) for unit in course.units()}
+        self.attempts: dict[tuple[str, str], list[Attempt]] = {}
+        self.unmatched: list[str] = []
+        self.others: list[str] = []  # of another unit, or no notebooks
+        self.list = Path(course.folders.root, LIST)
+
+    def look_through(self, paths: Iterable[Path]) -> None:
+        """Find the notebooks in what was delivered."""
+        seen = set()
+        for path in paths:
+            for found in delivered(path):
+                if isinstance(found, str):
+                    self.unmatched.append(found)
+                elif found.parts[-1].lower().endswith(".ipynb"):
+                    key = (found.parts, _sha(found.content))
+                    if key not in seen:
+                        seen.add(key)
+                        self._add(found)
+                elif found.parts[-1].lower() not in ("index.html", "timestamp.txt", "submission_secret.txt"):
+                    self.others.append(f"{found.place} is no notebook")
+
+    def _add(self, found: Found) -> None:
+        unit = unit_of(found.content, self.cells)
+        if unit is None and self.certain:
+            unit = self.units[0]  # grading says what is wrong with it
+        if unit is None:
+            self.unmatched.append(f"{found.place} has no cell of any unit")
+        elif unit not in self.units:
+            self.others.append(f"{found.place} belongs to {unit}")
+        else:
+            who = sender(found.parts, self.cells)
+            try:
+                person = self._person(who)
+            except LookupError as reason:
+                self.unmatched.append(f"{found.place} {reason}")
+                return
+            one = Attempt(person.id, unit, found, who, self._handed_in(found, who, person))
+            self.attempts.setdefault((person.id, unit), []).append(one)
+
+    def _person(self, who: Sender) -> Person:
+        """Whose it is.
+
+        Raises
+        ------
+        LookupError
+            If that is not certain; the message continues the name of the file.
+        """
+        if self.roster is not None:
+            found = self.roster.find(who.names, who.number)
+            if found is None:
+                raise LookupError(
+                    f"is of {who.names[-1]!r}, who is not on the roster" if who.names else _NOBODY
+                )
+            return found
+        if not who.names:
+            raise LookupError(_NOBODY)
+        # Of a platform's number and name, the name: the number may be another one in the next exercise.
+        name = who.names[-1] if who.platform else who.names[0]
+        plain = "-".join(name.split())
+        if not plain or plain.startswith(".") or "/" in plain:
+            raise LookupError(f"is of {name!r}, which cannot be the name of a folder")
+        return Person(plain)
+
+    def _handed_in(self, found: Found, who: Sender, person: Person) -> datetime.datetime | None:
+        """When it was handed in, in UTC, if the platform says so.
+
+        The times in Moodle's zips are those of the upload, in Canvas's those of the download.
+        """
+        local = who.time or (read_time(person.time) if person.time else None)
+        if local is None and who.platform == "moodle":
+            local = found.time
+        return None if local is None else self.course.rules.utc(local)
+
+    def copy(self, choose: Callable[[list[Attempt]], Attempt]) -> list[tuple[Attempt, str]]:
+        """Copy one attempt of everyone's, and return it with what was done."""
+        before = self._before()
+        done = []
+        for (student, unit), attempts in sorted(self.attempts.items()):
+            chosen = choose(sorted(attempts, key=lambda one: one.order))
+            words = self._copy(chosen, before.get((student, unit)))
+            if words in (_NEW, _NEWER):
+                before[student, unit] = chosen.taken
+                self._write(before.values())
+            done.append((chosen, words))
+        return done
+
+    def _copy(self, one: Attempt, before: Taken | None) -> str:
+        folder = self.course.submitted / one.student / one.unit
+        notebook = folder / f"{one.unit}.ipynb"
+        words = _NEW
+        if os.path.lexists(notebook):
+            there = _sha(notebook.read_bytes()) if notebook.is_file() else ""
+            if there == one.taken.sha256:
+                return _SAME
+            if before is None or before.sha256 != there:
+                return (
+                    "not copied: another one lies there, which collect did not bring; delete it to take this"
+                )
+            if before.time > one.taken.time:
+                return "not copied: a newer one is there"
+            words = _NEWER
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f".{notebook.name}.part"
+        part.write_bytes(one.found.content)
+        seconds = one.found.time.timestamp()
+        os.utime(part, (seconds, seconds))
+        timestamp = folder / "timestamp.txt"
+        if one.handed_in is not None:
+            timestamp.write_text(f"{one.handed_in:%Y-%m-%d %H:%M:%S} UTC\n")
+        elif timestamp.exists():
+            timestamp.unlink()
+        part.replace(notebook)
+        return words
+
+    def _before(self) -> dict[tuple[str, str], Taken]:
+        """What was brought before."""
+        if not self.list.exists():
+            return {}
+        with self.list.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+        try:
+            taken = [Taken(*row) for row in rows[1:]]
+        except TypeError:
+            line = next(number for number, row in enumerate(rows, 1) if len(row) != len(_COLUMNS))
+            raise Unusable(f"{LIST}, line {line}: has not {len(_COLUMNS)} cells; mend or delete it") from None
+        return {(one.student_id, one.assignment): one for one in taken}
+
+    def _write(self, taken: Iterable[Taken]) -> None:
+        part = self.list.with_name(f".{LIST}.part")
+        with part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(_COLUMNS)
+            writer.writerows(sorted(map(astuple, taken)))
+        part.replace(self.list)
+
+
+_COLUMNS = tuple(Taken.__dataclass_fields__)
+_NOBODY = "does not say whose it is: put it into a folder of the student's name"
+_NEW, _NEWER, _SAME = "new", "newer attempt", "there already"
+
+
+def _sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def unit_of(content: bytes, cells: Mapping[str, frozenset[str]]) -> str | None:
+    """The unit that most of a notebook's cells belong to; None if it is not a notebook, or of none."""
+    try:
+        found = json.loads(content.decode(json.detect_encoding(content)))["cells"]
+        names = {cell["metadata"].get("nbgrader", {}).get("grade_id") for cell in found}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    counts = {unit: len(names & own) for unit, own in cells.items()}
+    best = max(counts, key=lambda unit: counts[unit], default=None)
+    return best if best is not None and counts[best] else None
+
+
+class Best:
+    """Chooses the attempt that gets the most points, by grading them all; the later one of two equals."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self.grader = Grader(600)
+
+    def __call__(self, attempts: list[Attempt]) -> Attempt:
+        if len(attempts) == 1:
+            return attempts[0]
+        return max(attempts, key=lambda one: (self._points(one), one.order))
+
+    def _points(self, one: Attempt) -> float:
+        files = {f"{one.unit}.ipynb": one.found.content}
+        unit = self.course.prepare(one.unit)
+        result = self.grader.grade(unit, Job(one.student, files, digest(files)))
+        return sum(mark or 0 for mark in result.marks.values()) if isinstance(result, Graded) else -1.0
+
+
+def last(attempts: list[Attempt]) -> Attempt:
+    return attempts[-1]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m attncourse.grading collect",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="what was downloaded")
+    parser.add_argument(
+        "--unit", metavar="U", help="only notebooks of this unit; also those that have no cells"
+    )
+    parser.add_argument("--roster", type=Path, metavar="CSV", help=ROSTER)
+    parser.add_argument(
+        "--attempts",
+        choices=("last", "best"),
+        default="last",
+        help="of several attempts of one student, the last (default), or the best, for which all are graded",
+    )
+    options = parser.parse_args(arguments)
+    course = Course.here(parser)
+    units = course.chosen([options.unit] if options.unit else [], parser)
+    with course.alone() as alone:
+        if not alone:
+            parser.error("another run is grading in this folder")
+        try:
+            return _collect(course, units, options)
+        except (Unusable, NotGraded) as reason:
+            print(one_line(f"Nothing is collected: {reason}."), file=sys.stderr)
+            return 1
+
+
+def _collect(course: Course, units: Sequence[str], options: argparse.Namespace) -> int:
+    roster = None
+    if options.roster:
+        roster = Roster.read(options.roster, course.gradebook.students)
+    elif any(one.first_name or one.last_name for one in course.gradebook.students):
+        roster = Roster.of(course.gradebook.students)
+    collection = Collection(course, units, bool(options.unit), roster)
+    collection.look_through(options.paths)
+    if options.roster and roster:
+        for one in roster.people:
+            course.gradebook.update_or_create_student(
+                one.id, first_name=one.first or None, last_name=one.last or None, email=one.email or None
+            )
+    course.gradebook.db.remove()
+    best = Best(course) if options.attempts == "best" else None
+    try:
+        done = collection.copy(best or last)
+    finally:
+        if best:
+            best.grader.close()
+    for line in summary(collection, done, roster, options.unit):
+        print(line)
+    return int(bool(collection.unmatched))
+
+
+def summary(
+    collection: Collection, done: Sequence[tuple[Attempt, str]], roster: Roster | None, unit: str | None
+) -> list[str]:
+    """What came of it, as lines to print."""
+    rows = [
+        (
+            one.student,
+            one.unit,
+            f"{one.handed_in:%Y-%m-%d %H:%M} UTC" if one.handed_in else "time not known",
+            words + (", late" if one.sender.late else ""),
+        )
+        for one, words in done
+    ]
+    widths = [max((len(one_line(cell)) for cell in column), default=0) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(f"{one_line(cell):<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    lines += ["", f"Matched: {len({one.student for one, _ in done})} students, {len(done)} notebooks."]
+    for (student, name), attempts in sorted(collection.attempts.items()):
+        if len(attempts) > 1:
+            chosen = next(one for one, _ in done if (one.student, one.unit) == (student, name))
+            lines.append(f"Twice: {student}, {name}: {len(attempts)} attempts, taken {chosen.found.place}")
+    late = [one for one, _ in done if one.sender.late and one.handed_in is None]
+    lines += [f"Late, but not known when: {one.student}, {one.unit}: write timestamp.txt" for one in late]
+    if roster is not None and unit:
+        there = {one.student for one, _ in done}
+        there |= {path.parents[1].name for path in collection.course.submitted.glob(f"*/{unit}/{unit}.ipynb")}
+        absent = [one for one in roster.people if one.id not in there]
+        lines += [f"Absent: {one.id}{f' ({one.name})' if one.name else ''}" for one in absent]
+    lines += [f"Unmatched: {words}" for words in collection.unmatched]
+    lines += [f"Left where it is: {words}" for words in collection.others]
+    return [one_line(line) for line in lines]

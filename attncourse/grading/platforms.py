@@ -1,0 +1,93 @@
+"""How learning platforms name what they deliver.
+
+Moodle, *Download all submissions*: ``First Last_12345_assignsubmission_file_/name.ipynb``, or without folders
+``First Last_12345_assignsubmission_file_name.ipynb``. Canvas, *Download Submissions*:
+``lastfirst_LATE_123_456_name-1.ipynb`` with the numbers of the person and of the file. Brightspace:
+``12345-67890 - First Last - Nov 21, 2026 915 PM/name.ipynb``.
+"""
+
+import datetime
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+MOODLE = re.compile(r"^(?P<name>.+)_(?P<key>\d+)_assignsubmission_(?:file|onlinetext)(?:_|$)")
+CANVAS = re.compile(
+    r"^(?P<name>[^_]+)_(?P<late>late_)?(?P<key>\d+)_(?P<file>\d+)_(?P<rest>.+)$", re.IGNORECASE
+)
+BRIGHTSPACE = re.compile(
+    r"^(?P<key>\d+)-\d+ - (?P<name>.+?) - (?P<time>\w+ \d{1,2}, \d{4} \d{3,4} [AP]M)(?: - .*)?$",
+    re.IGNORECASE,
+)
+TIMES = ("%b %d, %Y %I%M %p", "%B %d, %Y %I%M %p")
+# Moodle's grading worksheet.
+WORKSHEET_TIMES = ("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%Y-%m-%d %H:%M:%S")
+# What a browser adds to a name that is taken, and Canvas to a file that is handed in again.
+COPY = re.compile(r"( ?\(\d+\)|-\d+)$")
+# Folders of the course's own, which say nothing about whose they are.
+OURS = {"homework", "exercises", "submitted", "attncourse-kit"}
+
+
+@dataclass(frozen=True)
+class Sender:
+    """What a name says about who handed in, and when.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names by which to look for the person, the surest first.
+    number : str
+        What the platform calls the person.
+    platform : str
+        ``moodle``, ``canvas``, ``brightspace`` or empty.
+    time : datetime.datetime or None
+        Where the name says so.
+    late : bool
+        Whether the platform says that it was late.
+    """
+
+    names: tuple[str, ...]
+    number: str = ""
+    platform: str = ""
+    time: datetime.datetime | None = None
+    late: bool = False
+
+
+def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
+    """Who handed in the file with this path."""
+    for part in parts:
+        if found := MOODLE.match(part):
+            return Sender((found["name"],), found["key"], "moodle")
+        if found := BRIGHTSPACE.match(part):
+            return Sender((found["name"],), found["key"], "brightspace", read_time(found["time"], TIMES))
+    # A zip that was handed in is a folder here.
+    for part in parts:
+        if found := CANVAS.match(part):
+            return Sender((found["name"],), found["key"], "canvas", late=bool(found["late"]))
+    folders, stem = parts[:-1], parts[-1].rpartition(".")[0]
+    names = [part for part in folders if part not in OURS and part not in units]
+    pattern = "|".join(map(re.escape, sorted(units, key=len, reverse=True)))
+    rest = (
+        re.sub(rf"(?i)[\s_.-]*(?:{pattern})[\s_.-]*", "", re.sub(r" ?\(\d+\)$", "", stem)) if units else stem
+    )
+    return Sender((*names, *([rest] if rest else [])))
+
+
+def attempt(name: str) -> int:
+    """Which attempt a file is, by what was added to its name."""
+    found = COPY.search(name.rpartition(".")[0])
+    return int(re.sub(r"\D", "", found[0])) if found else 0
+
+
+def read_time(text: str, patterns: Sequence[str] = WORKSHEET_TIMES) -> datetime.datetime | None:
+    """A time as a platform writes it; None if it writes it otherwise."""
+    text = " ".join(text.split())
+    for pattern in patterns:
+        if "%I%M" in pattern:
+            # 915 PM is a quarter past nine.
+            text = re.sub(r" (\d)(\d\d) ([AP]M)$", r" 0\1\2 \3", text, flags=re.IGNORECASE)
+        try:
+            return datetime.datetime.strptime(text, pattern)
+        except ValueError:
+            continue
+    return None

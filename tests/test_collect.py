@@ -1,0 +1,256 @@
+"""What platforms deliver is taken in: by whom, which unit, which attempt; and nothing is lost."""
+
+import csv
+import io
+import os
+import zipfile
+from datetime import UTC, datetime
+
+import nbformat
+import pytest
+from platforms import (
+    archive,
+    brightspace_grades,
+    brightspace_name,
+    canvas_gradebook,
+    canvas_name,
+    ids,
+    moodle_name,
+    moodle_worksheet,
+    people,
+)
+from quick_course import RIGHT, UNIT, WRONG, answered, gradebook_of, new_course
+
+from attncourse.grading import autograding, grader
+from attncourse.grading.__main__ import main
+from attncourse.grading.platforms import attempt, sender
+
+CLASS = list(zip(ids(4), people(4), strict=True))
+
+
+def notebook(answers=RIGHT, mark=""):
+    """A notebook as handed in; with another mark it is another file."""
+    return nbformat.writes(answered(**{**answers, "essay": f"A number. {mark}"})).encode()
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = new_course(tmp_path)
+    (made / "course.toml").write_text('timezone = "Europe/Berlin"\n')
+    return made
+
+
+def collect(capsys, *arguments, expect=0):
+    assert main(["collect", *map(str, arguments)]) == expect
+    return capsys.readouterr().out
+
+
+def there(course):
+    return {path.parts[-3]: path.read_bytes() for path in course.glob(f"submitted/*/{UNIT}/{UNIT}.ipynb")}
+
+
+def handed_in(course, student):
+    path = course / f"submitted/{student}/{UNIT}/timestamp.txt"
+    return path.read_text().strip() if path.exists() else None
+
+
+def write(path, content):
+    path.write_bytes(content)
+    return path
+
+
+def test_moodles_zip_with_its_worksheet(course, capsys):
+    sheet = write(course / "sheet.csv", moodle_worksheet(CLASS))
+    folders = [moodle_name(number, person) for number, (_, person) in enumerate(CLASS, 1)]
+    inside = archive(
+        {"homework/sums/sums.ipynb": notebook(mark="2"), "homework/.ipynb_checkpoints/x.ipynb": b""}
+    )
+    files = {
+        f"{folders[0]}my work (1).ipynb": notebook(mark="1").replace(b"\n", b"\r\n"),
+        f"{folders[1]}homework.zip": inside,
+        moodle_name(3, CLASS[2][1], folder=False) + "sums.ipynb": notebook(mark="3"),
+        "Some Body_1234_assignsubmission_file_/sums.ipynb": notebook(mark="4"),
+        f"{folders[0]}essay.pdf": b"%PDF",
+        "__MACOSX/._sums.ipynb": b"",
+    }
+    zipped = write(
+        course / "download.zip", archive(files, {f"{folders[0]}my work (1).ipynb": (2026, 7, 1, 14, 30, 0)})
+    )
+    before = zipped.read_bytes()
+    out = collect(capsys, zipped, "--unit", UNIT, "--roster", sheet, expect=1)
+    assert there(course) == {
+        "student-01": files[f"{folders[0]}my work (1).ipynb"],
+        "student-02": notebook(mark="2"),
+        "student-03": notebook(mark="3"),
+    }
+    assert handed_in(course, "student-01") == "2026-07-01 12:30:00 UTC"  # summer in Berlin
+    assert "Matched: 3 students, 3 notebooks." in out
+    assert "Absent: student-04 (Stúdent O'Adx)" in out
+    assert "Unmatched: download.zip: Some Body_1234" in out
+    assert "who is not on the roster" in out
+    assert "essay.pdf is no notebook" in out
+    assert zipped.read_bytes() == before
+    with gradebook_of(course) as gradebook:
+        assert [(one.id, one.last_name) for one in gradebook.students] == [
+            (id_, last) for id_, (_, last) in CLASS
+        ]
+    # The same again takes nothing, and one more is one more. The names are in the gradebook by now.
+    stamps = {path: path.stat().st_mtime_ns for path in course.glob("submitted/*/*/*")}
+    files.pop("Some Body_1234_assignsubmission_file_/sums.ipynb")
+    files[f"{folders[3]}sums.ipynb"] = notebook(mark="5")
+    out = collect(capsys, write(course / "download.zip", archive(files)), "--unit", UNIT)
+    assert out.count("there already") == 3
+    assert there(course)["student-04"] == notebook(mark="5")
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+
+
+def test_canvass_attempts_and_late_ones(course, capsys):
+    roster = write(course / "grades.csv", canvas_gradebook(CLASS, ["Sums (77)"], [9]))
+    first, second = (canvas_name(1, CLASS[0][1], name) for name in ("sums.ipynb", "sums-1.ipynb"))
+    late = canvas_name(2, CLASS[1][1], "anything.ipynb", late=True)
+    files = {second: notebook(mark="second"), first: notebook(mark="first"), late: notebook(mark="late")}
+    out = collect(capsys, write(course / "a.zip", archive(files)), "--roster", roster)
+    assert there(course) == {"student-01": notebook(mark="second"), "student-02": notebook(mark="late")}
+    assert "Twice: student-01, sums: 2 attempts, taken a.zip: " + second in out
+    assert handed_in(course, "student-02") is None  # the zip's times are those of the download
+    assert "Late, but not known when: student-02, sums" in out
+    # An older attempt in another zip replaces nothing, a newer one does.
+    older = archive({first: notebook(mark="older")}, {first: (2026, 2, 1, 9, 0, 0)})
+    assert "not copied: a newer one is there" in collect(capsys, write(course / "b.zip", older))
+    newer = archive({first: notebook(mark="newer")}, {first: (2026, 4, 1, 9, 0, 0)})
+    assert "newer attempt" in collect(capsys, write(course / "c.zip", newer))
+    assert there(course)["student-01"] == notebook(mark="newer")
+
+
+def test_brightspaces_folders_say_when(course, capsys):
+    roster = write(course / "grades.csv", brightspace_grades(CLASS, ["Sums Points Grade"]))
+    times = ("Nov 21, 2026 915 PM", "Nov 22, 2026 1005 AM")
+    for number, time in enumerate(times):
+        folder = course / "unpacked" / brightspace_name(1, CLASS[0][1], time)
+        folder.mkdir(parents=True)
+        (folder / "sums.ipynb").write_bytes(notebook(mark=number))
+        (folder.parent / "index.html").write_text("<html>")
+    collect(capsys, course / "unpacked", "--roster", roster)
+    assert there(course) == {"student-01": notebook(mark=1)}
+    assert handed_in(course, "student-01") == "2026-11-22 09:05:00 UTC"
+
+
+def test_a_flat_folder_without_a_roster(course, capsys):
+    folder = course / "flat"
+    folder.mkdir()
+    for name, mark in (
+        ("student-01.ipynb", 1),
+        ("student-02_sums.ipynb", 2),
+        ("sums - student-03 (1).ipynb", 3),
+        ("sums (2).ipynb", 4),
+    ):
+        os.utime(write(folder / name, notebook(mark=mark)), (1.7e9, 1.7e9))
+    write(folder / "student-04.zip", archive({"homework/sums/sums.ipynb": notebook(mark=5)}))
+    write(folder / "other.ipynb", b'{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    out = collect(capsys, folder, expect=1)
+    assert there(course) == {f"student-0{one}": notebook(mark=one + (one == 4)) for one in (1, 2, 3, 4)}
+    assert (course / f"submitted/student-01/{UNIT}/{UNIT}.ipynb").stat().st_mtime == 1.7e9
+    assert "sums (2).ipynb does not say whose it is" in out
+    assert "other.ipynb has no cell of any unit" in out
+
+
+def test_what_lies_there_and_was_not_collected_stays(course, capsys):
+    path = course / f"submitted/student-01/{UNIT}/{UNIT}.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(notebook(mark="mended by hand"))
+    (course / "flat").mkdir()
+    write(course / "flat" / "student-01.ipynb", notebook(mark="as handed in"))
+    assert "not copied: another one lies there" in collect(capsys, course / "flat")
+    assert path.read_bytes() == notebook(mark="mended by hand")
+
+
+def test_the_best_of_several_attempts(course, capsys, monkeypatch):
+    monkeypatch.setattr(grader.Grader, "grade", lambda self, unit, job: autograding.outcome(unit, job))
+    names = [canvas_name(1, CLASS[0][1], name) for name in ("sums.ipynb", "sums-1.ipynb", "sums-2.ipynb")]
+    files = dict(zip(names, (notebook(WRONG), notebook(RIGHT), notebook(WRONG, "again")), strict=True))
+    roster = write(course / "grades.csv", canvas_gradebook(CLASS, [], []))
+    out = collect(capsys, write(course / "a.zip", archive(files)), "--roster", roster, "--attempts", "best")
+    assert there(course) == {"student-01": notebook(RIGHT)}
+    assert f"3 attempts, taken a.zip: {names[1]}" in out
+
+
+@pytest.mark.parametrize(
+    ("roster", "words"),
+    [
+        (b"", "roster.csv is empty"),
+        (b"name,points\nx,1\n", "roster.csv, line 1: no column is called student_id, "),
+        (
+            b"id,email\nstudent-01,a@example.org\nstudent-01,b@example.org\n",
+            "line 3: 'student-01' is in line 2, too",
+        ),
+        (b"id,email\n../x,a@example.org\n", "line 2: '../x' cannot be the name of a folder"),
+        (b'id,email\nstudent-01,"a\n', "line "),
+        (b"id,email\na,b,c,d\n", "line 2: has 4 cells, and the heading 2"),
+        (b"PK\x03\x04", "roster.csv is a spreadsheet or an archive: save it as CSV"),
+    ],
+)
+def test_a_roster_that_cannot_be_used_is_a_sentence(roster, words, course, capsys):
+    (course / "flat").mkdir()
+    write(course / "flat" / "student-01.ipynb", notebook())
+    write(course / "roster.csv", roster)
+    assert main(["collect", "flat", "--roster", "roster.csv"]) == 1
+    assert words in capsys.readouterr().err
+    assert not (course / "submitted").exists()
+
+
+def test_zips_that_cannot_be_read_are_sentences(course, capsys):
+    write(course / "a.zip", b"not a zip")
+    assert main(["collect", "a.zip"]) == 1
+    assert "a.zip is not a zip, or not a whole one: download it again" in capsys.readouterr().err
+    assert main(["collect", "nowhere.zip"]) == 1
+    assert "nowhere.zip does not exist" in capsys.readouterr().err
+    deep = notebook()
+    for _ in range(6):
+        deep = archive({"x.zip": deep})
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("student-01/big.ipynb", b" " * 100_000_001)
+        made.writestr("../../student-02/sums.ipynb", notebook())
+    files = {"student-03/half.zip": archive({"sums.ipynb": notebook()})[:-30], "student-04/deep.zip": deep}
+    write(course / "b.zip", bomb.getvalue())
+    write(course / "c.zip", archive(files))
+    out = collect(capsys, "b.zip", "c.zip", expect=1)
+    for words in ("big.ipynb is larger than 100 MB", "half.zip is not a zip", "is a zip in too many zips"):
+        assert words in out
+    assert not list(course.parent.glob("student-02"))
+
+
+def test_two_of_the_same_name_are_told_apart_by_number_or_not_at_all(course, capsys):
+    twins = [(id_, ("Same", "Name")) for id_ in ids(2)]
+    files = {moodle_name(2, ("Same", "Name")) + "sums.ipynb": notebook()}
+    write(course / "a.zip", archive(files))
+    collect(capsys, "a.zip", "--roster", write(course / "sheet.csv", moodle_worksheet(twins)))
+    assert list(there(course)) == ["student-02"]
+    lines = "".join(f"{id_},Name,Same\n" for id_ in ids(2))
+    roster = write(course / "students.csv", f"id,last_name,first_name\n{lines}".encode())
+    assert "fits student-01 and student-02" in collect(capsys, "a.zip", "--roster", roster, expect=1)
+
+
+def test_the_list_says_where_everything_came_from(course, capsys):
+    (course / "flat").mkdir()
+    write(course / "flat" / "student-01.ipynb", notebook())
+    collect(capsys, "flat")
+    with open("collected.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["student_id"], row["assignment"], row["source"]) == (
+        "student-01",
+        UNIT,
+        "flat/student-01.ipynb",
+    )
+    assert datetime.fromisoformat(row["time"]).astimezone(UTC) <= datetime.now(UTC)
+
+
+def test_what_names_say():
+    units = {"sums", "more_sums"}
+    assert sender(["submitted", "student-01", "sums", "sums.ipynb"], units).names == ("student-01",)
+    assert sender(["more_sums_student-02.ipynb"], units).names == ("student-02",)
+    assert sender(["Ab Cd_12_assignsubmission_file", "x.ipynb"], units).number == "12"
+    assert attempt("sums-3.ipynb") == 3
+    assert attempt("sums (2).ipynb") == 2
+    assert attempt("sums.ipynb") == 0
