@@ -15,6 +15,7 @@ import os
 import pickle
 import sysconfig
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -33,13 +34,14 @@ from traitlets.utils.importstring import import_item
 from attncourse.grading import leftovers, rules
 from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.by_hand import set_aside
-from attncourse.grading.export import TaskMarks, UnitMarks, mark
-from attncourse.grading.feedback import fingerprint
+from attncourse.grading.export import TaskMarks, TotalMarks, UnitMarks, everyone, mark
+from attncourse.grading.feedback import PASSAGE, fingerprint
 from attncourse.grading.harmless import one_line
 from attncourse.grading.job import Files, Graded, Job, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.release import adapt
 from attncourse.grading.sanitise import file_name
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
+from attncourse.grading.term import Term, UnitResults
 from attncourse.grading.trouble import advice
 
 LOG = ".nbgrader.log"
@@ -327,8 +329,48 @@ class Course:
         """Write everyone's marks, by unit and by task, and return the names of the files."""
         UnitMarks(parent=self.app).export(self.gradebook)
         TaskMarks(parent=self.app).export(self.gradebook)
+        TotalMarks(parent=self.app).export(self.gradebook)
         self.gradebook.db.remove()
-        return ["grades.csv", "grades_by_task.csv"]
+        return ["grades.csv", "grades_by_task.csv", "total.csv"]
+
+    def term(self) -> Term:
+        """The class over all units, as the gradebook and the graded notebooks have it."""
+        points, scores = everyone(self.gradebook, self.rules.units)
+        people = {
+            one.id: " ".join(filter(None, [one.first_name, one.last_name])) for one in self.gradebook.students
+        }
+        units = []
+        for unit in points:
+            marks, lost = {}, Counter[str]()
+            for row in self.gradebook.notebook_submissions(unit, unit):
+                student = row.student.id
+                if scores[unit].get(student) is None:
+                    continue
+                marks[student] = {one.name: mark(one) or 0.0 for one in row.grades}
+                submission = Submission(unit, student, self.submitted / student / unit)
+                for cell, passage in self._passages(submission).items():
+                    lost[passage] += sum(
+                        one.max_score - marks[student][cell] for one in row.grades if one.name == cell
+                    )
+            given = {student: value for student, value in scores[unit].items() if value is not None}
+            most = {one.name: one.max_score for one in self._cells_with_points(unit)}
+            units.append(UnitResults(unit, most, marks, given, +lost))
+        self.gradebook.db.remove()
+        return Term(people, units, self.rules)
+
+    def _cells_with_points(self, unit: str) -> list[Any]:
+        notebook = self.gradebook.find_notebook(unit, unit)
+        return [*notebook.grade_cells, *notebook.task_cells]
+
+    def _passages(self, submission: Submission) -> dict[str, str]:
+        """For each graded cell whose check names a passage of the book, that passage."""
+        notebook = self._graded_notebook(submission)
+        found = {}
+        for cell in notebook.cells if notebook else ():
+            said = str(cell.get("outputs", "")) if is_grade(cell) else ""
+            if passage := PASSAGE.search(said):
+                found[cell.metadata.nbgrader.grade_id] = passage[0]
+        return found
 
     def _record(
         self, submission: Submission, job: Job, graded: Graded, before: nbformat.NotebookNode | None
