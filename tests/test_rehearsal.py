@@ -32,7 +32,8 @@ CONFIG = """
 from attncourse.grading import configure
 configure(c)
 c.Autograde.autograde_preprocessors = [
-    "quick_course.InThisProcess" if one.endswith("Execute") else one for one in c.Autograde.autograde_preprocessors
+    "quick_course.InThisProcess" if one.endswith("Execute") else one
+    for one in c.Autograde.autograde_preprocessors
 ]
 """
 
@@ -250,6 +251,17 @@ def test_the_term_report_has_every_mark(term):
         assert found[id_][:3] == [*marks, f"{total(id_):.1f}"]
     assert f"{SECOND}: {', '.join(IDS[6:])}" in page.text
     assert f"{UNIT}: {IDS[7]}" in page.text
+
+
+def test_alike_answers_are_shown_and_no_mark_is_changed(term, monkeypatch, capsys):
+    monkeypatch.chdir(term)
+    before = (term / "grades.csv").read_bytes()
+    assert main(["similar", UNIT]) == 0
+    # All of them are what the course knows, or what half of the class has written.
+    assert "reports/similar.html: 0 pairs to look at in sums." in capsys.readouterr().out
+    assert "7 submissions were compared" in (term / "reports" / "similar.html").read_text()
+    assert main(["export"]) == 0
+    assert (term / "grades.csv").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import pickle
+import re
 import sysconfig
 import warnings
 from collections import Counter
@@ -27,11 +28,13 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGrader
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import is_grade, parse_utc, rmtree
+from nbgrader.utils import is_grade, is_solution, parse_utc, rmtree
 from traitlets.config import Config
 from traitlets.utils.importstring import import_item
 
+from attncourse.checks.task import registry
 from attncourse.grading import leftovers, rules
+from attncourse.grading.answers import right_answers, source_of
 from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.by_hand import set_aside
 from attncourse.grading.export import TaskMarks, TotalMarks, UnitMarks, everyone, mark
@@ -358,6 +361,27 @@ class Course:
         self.gradebook.db.remove()
         return Term(people, units, self.rules)
 
+    def answers(self, unit: str) -> dict[str, dict[str, str]]:
+        """Everyone's code of a unit as it was graded last, by the names of the tasks' cells."""
+        found = {}
+        for path in sorted(self._step("autograded").glob(f"*/{unit}")):
+            student = path.parent.name
+            if notebook := self._graded_notebook(Submission(unit, student, path)):
+                found[student] = _answers(notebook)
+        return found
+
+    def known(self, unit: str) -> dict[str, list[str]]:
+        """What anybody can have as an answer: the release's, the solution's, and other right ones."""
+        solved = _answers(self._notebook(unit))
+        begin, end = r"### BEGIN SOLUTION", r"### END SOLUTION"
+        found = {
+            task: [source, re.sub(rf"(?s){begin}.*?{end}", "", source)] for task, source in solved.items()
+        }
+        for task in registry.values():
+            if task.unit == unit and task.name in found:
+                found[task.name] += [source_of(answer, task.name) for answer in right_answers(task)]
+        return found
+
     def _cells_with_points(self, unit: str) -> list[Any]:
         notebook = self.gradebook.find_notebook(unit, unit)
         return [*notebook.grade_cells, *notebook.task_cells]
@@ -501,6 +525,11 @@ def _timestamp(files: Files) -> datetime.datetime | None:
         return parse_utc(files["timestamp.txt"].decode().strip())
     except (KeyError, ValueError, OverflowError):
         return None
+
+
+def _answers(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    cells = [cell for cell in notebook.cells if is_solution(cell) and cell.cell_type == "code"]
+    return {cell.metadata.nbgrader.grade_id: cell.source for cell in cells}
 
 
 def _before(folder: Path) -> Path:
