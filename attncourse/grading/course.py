@@ -17,8 +17,8 @@ import re
 import sysconfig
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -335,6 +335,44 @@ class Course:
         TotalMarks(parent=self.app).export(self.gradebook)
         self.gradebook.db.remove()
         return ["grades.csv", "grades_by_task.csv", "total.csv"]
+
+    def forget(self, submission: Submission) -> None:
+        """Remove all that a submission came to, its marks too; of the student, what nobody has entered."""
+        for step in ("autograded", "feedback"):
+            folder = self._output(step, submission)
+            for place in (folder, _before(folder)):
+                if place.exists():
+                    rmtree(str(place))
+        with suppress(MissingEntry):
+            self.gradebook.remove_submission(submission.unit, submission.student)
+        try:
+            student = self.gradebook.find_student(submission.student)
+        except MissingEntry:
+            return
+        finally:
+            self.gradebook.db.remove()
+        entered = [student.first_name, student.last_name, student.email]
+        if not any(entered) and not self.gradebook.student_submissions(submission.student):
+            self.gradebook.remove_student(submission.student)
+        self.gradebook.db.remove()
+
+    def outputs(self, student: str) -> list[Path]:
+        """The folders that grading makes for a student."""
+        return [self._step(step) / student for step in ("autograded", "feedback")]
+
+    def write_anew(self, units: Iterable[str]) -> None:
+        """Write the tables and the report on the term anew, or remove them where nobody is left."""
+        marked, _ = everyone(self.gradebook)
+        for unit in set(units) - marked.keys():
+            for kind in ("html", "csv"):
+                (self.reports / f"{unit}.{kind}").unlink(missing_ok=True)
+        written = [*map(Path, self.export()), self.term().write(self.reports)]
+        if not marked:
+            for path in [*written, self.reports / "similar.html"]:
+                path.unlink(missing_ok=True)
+            for folder in (self.reports, *map(self._step, ("autograded", "feedback", "submitted"))):
+                if folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
 
     def term(self) -> Term:
         """The class over all units, as the gradebook and the graded notebooks have it."""
