@@ -517,19 +517,19 @@ def test_what_was_not_handed_in_is_not_read(tmp_path):
     (folder / ".ipynb_checkpoints").mkdir()
     (folder / ".ipynb_checkpoints" / "unit-checkpoint.ipynb").write_text("looked at")
     submission = Submission("unit", "ada", folder)
-    assert submission.read() == {"unit.ipynb": b"unit.ipynb", "data/table.csv": b"data/table.csv"}
+    assert submission.read(10**6) == {"unit.ipynb": b"unit.ipynb", "data/table.csv": b"data/table.csv"}
     (folder / "unit.ipynb").unlink()
     (folder / "unit.ipynb").symlink_to(tmp_path / "secret")
     with pytest.raises(jobs.NotGraded, match="is a link"):
-        submission.read()
+        submission.read(10**6)
 
 
 def test_a_submission_that_is_too_large_is_not_read(tmp_path):
     (tmp_path / "unit.ipynb").write_text("{}")
     with open(tmp_path / "data.bin", "wb") as file:
-        file.truncate(jobs.MOST_BYTES)
-    with pytest.raises(jobs.NotGraded, match="more than 100 MB"):
-        Submission("unit", "ada", tmp_path).read()
+        file.truncate(10**6)
+    with pytest.raises(jobs.NotGraded, match="more than 1 MB"):
+        Submission("unit", "ada", tmp_path).read(10**6)
 
 
 def test_the_fingerprint_is_of_contents_and_places():

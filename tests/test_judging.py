@@ -24,7 +24,7 @@ from attncourse.checks.probe import Answer, Failure, Foreign, probe
 from attncourse.grading import judging
 from attncourse.grading.answers import right_answers, source_of
 from attncourse.grading.judging import Execute, calls_of_checks
-from attncourse.grading.repair import MOST_CELLS, Repair
+from attncourse.grading.repair import Repair
 from attncourse.grading.scan import scan
 
 TASKS = {task.name: task for task in checks.tasks()}
@@ -642,7 +642,7 @@ def test_of_a_students_own_cells_only_so_many_are_kept(gradebook):
     nb.cells += [NotebookNode(cell) for _ in range(20_000)]
     nb = repaired(nb, gradebook)
     assert graded_names(nb) == [name for name, _, _ in RELEASED]
-    assert len(nb.cells) == len(RELEASED) + MOST_CELLS
+    assert len(nb.cells) == len(RELEASED) + Repair().most_cells
     assert ["only the first 500" in flag["words"] for flag in nb.metadata["attncourse"]["flags"]] == [True]
 
 

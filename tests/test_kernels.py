@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from jupyter_client.kernelspec import NoSuchKernel
 from nbgrader.preprocessors import Execute
 from traitlets.config import Config
 
+from attncourse.grading import judging
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager, provisioner
 
@@ -264,8 +266,7 @@ print("alive")
     assert run(code) == "alive"
 
 
-def test_the_memory_of_all_processes_is_limited_together(jailed):
-    code = """
+HUNGRY = """
 import os, time
 for _ in range(4):
     if os.fork() == 0:
@@ -274,11 +275,13 @@ for _ in range(4):
 time.sleep(600)
 """
 
+
+def test_the_memory_of_all_processes_is_limited_together(jailed):
     async def whole():
         async with Kernel(memory=1 << 30) as hungry, Kernel(memory=1 << 30) as other:
             # What processes share is no hunger: each of these has all the libraries.
             await other.run("import os, time\nfor _ in range(20):\n    if os.fork() == 0: time.sleep(600)")
-            hungry.client.execute(code)
+            hungry.client.execute(HUNGRY)
             await ended(hungry)
             was = hungry.manager.provisioner
             return was.ending, was.lost, await other.run("print('alive')")
@@ -404,6 +407,7 @@ def test_zygote_and_kernels_end_with_the_grader(jailed, tmp_path):
     """Killed, so that nothing of it can tidy up."""
     code = """
 import asyncio, os, psutil, signal, sys
+from attncourse.grading import judging
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 async def whole():
@@ -444,6 +448,60 @@ def test_an_endless_cell_is_interrupted_and_the_next_one_runs(tmp_path):
     assert before[0].text == "before\n"
     assert "KeyboardInterrupt" in [output.get("ename") for output in endless]
     assert after[0].text == "after\n"
+
+
+def graded(folder, *cells, seconds=3, **settings):
+    """A notebook of these cells, run as grading runs it."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
+    execute = judging.Execute(config=Config({"Provisioner": settings}), timeout=seconds, iopub_timeout=1)
+    execute.preprocess(notebook, {"metadata": {"path": str(folder)}})
+    return [
+        [output.get("text", output.get("evalue")) for output in cell.outputs] for cell in execute.nb.cells
+    ]
+
+
+def test_a_notebook_whose_kernel_is_killed_from_outside_is_not_graded(jailed, tmp_path):
+    def kill():
+        while len(family := family_of_kernels()) < 4:
+            time.sleep(0.01)
+        time.sleep(1)
+        os.killpg(os.getpgid(family[-1].pid), signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill)
+        with pytest.raises(NotGraded, match="killed from outside") as reason:
+            graded(tmp_path, "import time\nwhile True:\n    time.sleep(0.01)")
+        killed.result()
+    assert reason.value.again
+
+
+def test_what_a_notebook_did_before_its_hunger_ended_it_stays(jailed, tmp_path):
+    before, ended = graded(tmp_path, "print('before')", HUNGRY, seconds=60, memory=1 << 30)
+    assert before == ["before\n"]
+    assert ended == [
+        "The Python process came to an end. Its processes used more than 1 GB of memory together."
+    ]
+
+
+def test_bytes_on_the_sockets_of_a_kernel_hold_nobody_up(jailed, tmp_path, monkeypatch):
+    monkeypatch.setattr(judging, "GRACE", 1)
+    noise = """
+import os, stat
+numbers = [int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
+sockets = [number for number in numbers if stat.S_ISSOCK(os.fstat(number).st_mode)]
+for number in sockets:
+    os.set_blocking(number, False)
+while True:
+    for number in sockets:
+        try:
+            os.write(number, os.urandom(100_000))
+        except OSError:
+            pass
+"""
+    before, noisy = graded(tmp_path, "print('before')", noise)
+    assert before == ["before\n"]
+    assert "did not come to an end" in noisy[-1] or "could not be understood" in noisy[-1]
 
 
 def test_plots_are_shown(tmp_path):

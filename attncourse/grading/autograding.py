@@ -24,11 +24,11 @@ from traitlets.config import Config
 
 from attncourse.grading import leftovers
 from attncourse.grading.job import (
-    MOST_BYTES,
     Failed,
     Files,
     Graded,
     Job,
+    Limits,
     NotGraded,
     Page,
     PageJob,
@@ -90,8 +90,9 @@ def grade(unit: Unit, job: Job) -> Graded:
                 comments={comment.name: comment.auto_comment for comment in row.comments},
                 log=log.text,
             )
-    if len(graded.notebook) > MOST_BYTES:
-        raise NotGraded(f"prints more than {MOST_BYTES // 10**6} MB")
+    most = Limits(config=unit.config).most_bytes
+    if len(graded.notebook) > most:
+        raise NotGraded(f"prints more than {most // 10**6} MB")
     return graded
 
 
@@ -112,8 +113,9 @@ def page(unit: Unit, job: PageJob) -> Page:
             _enter(gradebook, name, student, job)
         run(GenerateFeedback(coursedir=coursedir, config=unit.config, log=coursedir.log), Log())
         html = (root / "feedback" / student / name / f"{name}.html").read_bytes()
-    if len(html) > MOST_BYTES:
-        raise NotGraded(f"has feedback of more than {MOST_BYTES // 10**6} MB")
+    most = Limits(config=unit.config).most_bytes
+    if len(html) > most:
+        raise NotGraded(f"has feedback of more than {most // 10**6} MB")
     return Page(html)
 
 

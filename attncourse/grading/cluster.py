@@ -25,31 +25,38 @@ Work = Iterable[Item]
 Results = Generator[tuple[Submission, Unit, Job | PageJob, Outcome], None, None]
 
 
+# The grader that a thread owns, on this machine or on a worker of a cluster.
+_OF_THREAD = threading.local()
+
+
 class ClusterLost(Exception):
     """The cluster cannot be reached, or not any more."""
 
 
 def on_this_machine(work: Work, workers: int, limit: float) -> Results:
-    """Grade so many submissions at a time, each in a process of its own, and listen to no network.
+    """Grade so many submissions at a time, by threads that own a process each, and listen to no network.
 
-    One submission for each process waits ready, so that none of them waits for this process.
+    The processes start while the first of the work is made. Later one submission for each of them waits
+    ready, so that none of them waits for this process.
     """
     graders = [Grader(limit) for _ in range(workers)]
-    free: queue.SimpleQueue[Grader] = queue.SimpleQueue()
+    unowned = queue.SimpleQueue[Grader]()
     for grader in graders:
-        free.put(grader)
+        unowned.put(grader)
+
+    def begin() -> None:
+        _OF_THREAD.grader = unowned.get()
+        _OF_THREAD.grader.warm_up()
 
     def grade(unit: Unit, job: Job | PageJob) -> Outcome:
-        grader = free.get()
-        try:
-            return grader.grade(unit, job)
-        finally:
-            free.put(grader)
+        return _OF_THREAD.grader.grade(unit, job)
 
     work = iter(work)
     waiting: dict[Future[Outcome], Item] = {}
-    with ThreadPoolExecutor(workers) as threads:
+    with ThreadPoolExecutor(workers, initializer=begin) as threads:
         try:
+            for _ in range(workers):
+                threads.submit(int)  # a thread begins when there is something for it to do
             while True:
                 for submission, unit, job in islice(work, 2 * workers - len(waiting)):
                     waiting[threads.submit(grade, unit, job)] = submission, unit, job
@@ -140,9 +147,6 @@ def on_cluster(client: Any, work: Work, limit: float) -> Results:
         del future
         yield submission, unit, job, result
         refill()
-
-
-_OF_THREAD = threading.local()
 
 
 def _grade(unit: Unit, job: Job | PageJob, limit: float) -> Outcome:

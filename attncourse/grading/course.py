@@ -40,7 +40,7 @@ from attncourse.grading.by_hand import set_aside
 from attncourse.grading.export import TaskMarks, TotalMarks, UnitMarks, everyone, mark
 from attncourse.grading.feedback import PASSAGE, fingerprint
 from attncourse.grading.harmless import one_line
-from attncourse.grading.job import Files, Graded, Job, NotGraded, Page, PageJob, Unit, course_version
+from attncourse.grading.job import Files, Graded, Job, Limits, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.release import adapt
 from attncourse.grading.sanitise import file_name
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
@@ -80,6 +80,7 @@ class Course:
         self.config = Config(self.app.config)
         if isolation is not None:
             self.config.Provisioner.isolation = isolation
+        self.limits = Limits(config=self.config)
         self.folders = self.app.coursedir
         self.submitted = self._step("submitted")
         self.reports = Path(self.folders.root, "reports")
@@ -164,7 +165,7 @@ class Course:
         NotGraded
             If nbgrader cannot make a release of the unit.
         """
-        sources = read_folder(self._source(unit))
+        sources = read_folder(self._source(unit), self.limits.most_bytes)
         modules = {
             path.name: path.read_bytes()
             for path in sorted(Path(self.folders.root).glob("*.py"))
@@ -205,7 +206,7 @@ class Course:
             If the submission cannot be read.
         """
         before = self.about(submission).get("graded_from", "")
-        now = self._digest(submission, submission.read())
+        now = self._digest(submission, submission.read(self.limits.most_bytes))
         if not self.marks(submission):
             return False
         if before == now:
@@ -220,7 +221,7 @@ class Course:
         NotGraded
             If the submission cannot be read.
         """
-        files = dict(submission.read())
+        files = dict(submission.read(self.limits.most_bytes))
         fingerprint = self._digest(submission, files)
         if _timestamp(files) is None:  # nbgrader stumbles over one that is not a date
             files.pop("timestamp.txt", None)
@@ -284,7 +285,7 @@ class Course:
     def give_feedback(self, submission: Submission, job: PageJob, page: Page) -> None:
         """Put a page of feedback into its place, with what nbgrader's ``release_feedback`` looks for."""
         permissions = GenerateFeedback(coursedir=self.folders, parent=self.app).permissions
-        handed_in = submission.read()
+        handed_in = submission.read(self.limits.most_bytes)
         files = {name: handed_in[name] for name in FOR_RELEASE if name in handed_in}
         files |= {f"{submission.unit}.html": page.html, MADE_FROM: self._fingerprint(job).encode()}
         self._place(submission, "feedback", files, permissions)
@@ -526,7 +527,7 @@ class Course:
 
     def _digest(self, submission: Submission, files: Files) -> str:
         """A fingerprint of the submission and, after a slash, one of what it is graded by."""
-        course = digest(read_folder(self._source(submission.unit))) + course_version()
+        course = digest(read_folder(self._source(submission.unit), self.limits.most_bytes)) + course_version()
         return f"{digest(files)}/{hashlib.sha256(course.encode()).hexdigest()}"
 
     def _step(self, step: str) -> Path:

@@ -4,6 +4,7 @@ It is what survives a submission that hangs nbgrader or kills it. This module do
 who only waits for a grader need not load; what runs on the other side is `serving`.
 """
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -14,10 +15,7 @@ from multiprocessing.connection import Connection
 import psutil
 
 from attncourse.grading import leftovers
-from attncourse.grading.job import Failed, Graded, Job, Page, PageJob, Unit
-
-# How often a submission is tried that takes too long or whose process ends without its own doing.
-TRIES = 2
+from attncourse.grading.job import Failed, Graded, Job, Limits, Page, PageJob, Unit
 
 
 class Grader:
@@ -35,17 +33,18 @@ class Grader:
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.process: subprocess.Popen[bytes] | None = None
+        # nbgrader changes that of this process while it works.
+        self._cwd = os.getcwd()
         self._stopped = False
         self._lock = threading.Lock()
 
     def grade(self, unit: Unit, job: Job | PageJob) -> Graded | Page | Failed:
         """Do a job, whatever the submission does to the process that does it."""
-        for _ in range(TRIES):
+        tries = Limits(config=unit.config).tries
+        for _ in range(tries):
             reason = "met a machine that cannot start nbgrader"
             try:
-                if self.process is None:
-                    self._start()
-                    self.connection.recv()  # it is ready: the limit is for grading only
+                self._be_ready()
                 reason = "killed the process that graded it"
                 self.connection.send((unit, job))
                 if self.connection.poll(self.limit):
@@ -58,7 +57,12 @@ class Grader:
             except (EOFError, OSError):
                 pass
             self.close()
-        return Failed(f"{reason}, {TRIES} times")
+        return Failed(f"{reason}, {tries} times")
+
+    def warm_up(self) -> None:
+        """Start the process, so that it is ready when there is something to grade."""
+        with contextlib.suppress(EOFError, OSError):  # whoever grades will meet them
+            self._be_ready()
 
     def close(self) -> None:
         """End the process and everything that it has started."""
@@ -76,6 +80,11 @@ class Grader:
             if self.process is not None:
                 kill_family(self.process.pid)
 
+    def _be_ready(self) -> None:
+        if self.process is None:
+            self._start()
+            self.connection.recv()  # the limit is for grading only
+
     def _start(self) -> None:
         here, there = socket.socketpair()
         with here, there, self._lock:
@@ -85,6 +94,7 @@ class Grader:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "attncourse.grading.serving", str(there.fileno())],
                 # One process for each core: more threads would only be in each other's way.
+                cwd=self._cwd,
                 env={"OMP_NUM_THREADS": "1", **os.environ, "TMPDIR": self.folder.name},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

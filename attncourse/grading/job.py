@@ -9,12 +9,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from traitlets.config import Config
-
-# What is larger is refused: the files of a submission, and what grading makes of them.
-MOST_BYTES = 100_000_000
+from traitlets import Integer
+from traitlets.config import Config, Configurable
 
 Files = Mapping[str, bytes]
+
+
+# What an archive may hold, too: it is unpacked before there is a configuration.
+MOST_BYTES = 100_000_000
+
+
+class Limits(Configurable):
+    """What is asked of a machine for one submission, beside the limits on its notebook."""
+
+    most_bytes = Integer(
+        MOST_BYTES, help="bytes that a submission may come with, and that grading may make of it"
+    ).tag(config=True)
+    tries = Integer(
+        2, help="how often a submission is tried that takes too long, or whose process was killed"
+    ).tag(config=True)
 
 
 class NotGraded(Exception):

@@ -1,6 +1,7 @@
 """The student's kernel answers, this process judges: nbgrader's ``Execute`` with the judge outside."""
 
 import ast
+import asyncio
 import hashlib
 import json
 import secrets
@@ -63,7 +64,7 @@ class Execute(preprocessors.Execute):
         self._remarks = remarks(nb)
         self._stopped = ""
         self._shown = 0
-        self._deadline = monotonic() + self.notebook_timeout
+        self._deadline = 0.0
         # The numbers depend on everything that is handed in: nobody can have prepared for them.
         self._digest = hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).digest()
         return super().preprocess(nb, resources, km)
@@ -76,6 +77,8 @@ class Execute(preprocessors.Execute):
     def preprocess_cell(self, cell: Any, resources: Any, index: int) -> tuple[Any, Any]:
         if cell.cell_type != "code":
             return cell, resources
+        # The kernel is ready: what that took is the machine's time, not the notebook's.
+        self._deadline = self._deadline or monotonic() + self.notebook_timeout
         if "isolation" not in self._remarks:
             self._remarks["isolation"] = getattr(self.km.provisioner, "isolation", "process")
         if not self._stopped and monotonic() > self._deadline:
@@ -90,10 +93,10 @@ class Execute(preprocessors.Execute):
 
     def _run(self, cell: Any, index: int) -> None:
         try:
-            self.execute_cell(cell, index, store_history=True)
+            run_sync(self._async_run)(cell, index)
         except DeadKernelError:
             self._died("The Python process came to an end.")
-        except CellTimeoutError:
+        except (CellTimeoutError, TimeoutError):
             self._stop("The code did not come to an end, and did not let itself be interrupted.")
         except Exception:
             self.log.exception("The kernel could not be understood")
@@ -105,6 +108,20 @@ class Execute(preprocessors.Execute):
             cell.execution_count = None
         if self._stopped:
             cell.outputs.append(_error("Stopped", self._stopped, [self._stopped]))
+
+    async def _async_run(self, cell: Any, index: int) -> None:
+        """Run a cell, and wait no longer than for its time, an interrupt, and what it still prints.
+
+        nbclient would, for an answer that what a notebook writes on its sockets has kept from coming.
+        """
+        most = (self._get_timeout(cell) or 0) + 3 * GRACE
+        try:
+            async with asyncio.timeout(most) as limit:
+                await self.async_execute_cell(cell, index, store_history=True)
+        except DeadKernelError:  # which nbclient makes of being stopped, too
+            if limit.expired():
+                raise TimeoutError from None
+            raise
 
     def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
         if msg["msg_type"] not in ("status", "execute_input") and self._shown <= self.output_limit:

@@ -7,11 +7,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 from nbgrader.api import Gradebook, SourceCell
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import Integer
 
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
-
-# Of a student's own cells, so many are kept: each costs milliseconds at every step of nbgrader's.
-MOST_CELLS = 500
 
 # Nobody reads more about one notebook.
 MOST_FLAGS = 30
@@ -44,6 +42,10 @@ class Repair(NbGraderPreprocessor):
     is missing is put back, to be given no points. Nothing else of the notebook's metadata stays.
     """
 
+    most_cells = Integer(
+        500, help="of a student's own cells, so many are kept: each costs time at every step of nbgrader's"
+    ).tag(config=True)
+
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         names = resources["nbgrader"]
         # Whatever is there was not written by us.
@@ -70,10 +72,10 @@ class Repair(NbGraderPreprocessor):
         cells = [cell for cell in nb.cells if isinstance(cell, dict)]
         last = {_claimed(cell): cell for cell in cells}
         own = [cell for cell in cells if _claimed(cell) not in sources or last[_claimed(cell)] is not cell]
-        if len(own) <= MOST_CELLS:
+        if len(own) <= self.most_cells:
             return cells
-        flag(nb, "", f"of {len(own)} cells of the student's own, only the first {MOST_CELLS} were kept")
-        dropped = {id(cell) for cell in own[MOST_CELLS:]}
+        flag(nb, "", f"of {len(own)} cells of the student's own, only the first {self.most_cells} were kept")
+        dropped = {id(cell) for cell in own[self.most_cells :]}
         return [cell for cell in cells if id(cell) not in dropped]
 
     def _find(self, nb: Any, sources: dict[str, SourceCell]) -> dict[str, Any]:

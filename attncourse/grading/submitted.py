@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attncourse.grading.job import MOST_BYTES, Files, NotGraded
+from attncourse.grading.job import Files, NotGraded
 
 
 @dataclass(frozen=True, order=True)
@@ -22,7 +22,7 @@ class Submission:
     def notebook(self) -> Path:
         return self.folder / f"{self.unit}.ipynb"
 
-    def read(self) -> Files:
+    def read(self, most: int) -> Files:
         """The files handed in, by their paths in the folder; of the notebooks only the unit's.
 
         A link is left out: what it leads to was not handed in.
@@ -32,7 +32,7 @@ class Submission:
         NotGraded
             If a file cannot be read or everything together is too large.
         """
-        files = read_folder(self.folder)
+        files = read_folder(self.folder, most)
         if self.notebook.name not in files:
             raise NotGraded("is a link or a folder, not a notebook")
         return {
@@ -42,7 +42,7 @@ class Submission:
         }
 
 
-def read_folder(folder: Path) -> Files:
+def read_folder(folder: Path, most: int) -> Files:
     """All files in a folder, by their paths in it, but for what JupyterLab and Python leave there.
 
     Raises
@@ -61,8 +61,8 @@ def read_folder(folder: Path) -> Files:
             if not stat.S_ISREG(status.st_mode):
                 continue
             size += status.st_size
-            if size > MOST_BYTES:
-                raise NotGraded(f"comes with more than {MOST_BYTES // 10**6} MB of files")
+            if size > most:
+                raise NotGraded(f"comes with more than {most // 10**6} MB of files")
             files[place.as_posix()] = path.read_bytes()
         except OSError as error:
             raise NotGraded(f"cannot be graded: {place} cannot be opened: {error.strerror}") from error

@@ -34,7 +34,21 @@ class KernelSpecs(KernelSpecManager):
 
 
 class KernelClient(AsyncKernelClient):
-    """Knows that a kernel is ready by its saying so. Jupyter's waits for 0.2 seconds of silence."""
+    """Knows that a kernel is ready by its saying so. Jupyter's waits for 0.2 seconds of silence.
+
+    It does without a heartbeat: whether a kernel is alive is known better, and the thread that listens for
+    one can be held for ever by what a notebook writes on its sockets.
+    """
+
+    def start_channels(
+        self,
+        shell: bool = True,
+        iopub: bool = True,
+        stdin: bool = True,
+        hb: bool = False,
+        control: bool = True,
+    ) -> None:
+        super().start_channels(shell, iopub, stdin, hb, control)
 
     async def _async_wait_for_ready(self, timeout: float | None = None) -> None:
         end = float("inf") if timeout is None else time.monotonic() + timeout

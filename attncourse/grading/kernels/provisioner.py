@@ -79,6 +79,7 @@ class Provisioner(KernelProvisionerBase):
         self._process: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
         self._asked_to_end = False
+        self._ended = threading.Event()
         #: Why the kernel was ended here, in a sentence; empty if it was not.
         self.ending = ""
 
@@ -89,7 +90,10 @@ class Provisioner(KernelProvisionerBase):
         Only a forked kernel cannot kill itself in that way (see zygote.py). In another isolation one
         that does so is taken for one that was killed.
         """
-        return self._status == -signal.SIGKILL and not self._asked_to_end and not self.ending
+        killed = self._status == -signal.SIGKILL
+        if self.isolation == "bubblewrap":  # which says it in the way of shells
+            killed = killed or self._status == 128 + signal.SIGKILL
+        return killed and not self._asked_to_end and not self.ending
 
     @property
     def has_process(self) -> bool:
@@ -203,7 +207,6 @@ class Provisioner(KernelProvisionerBase):
                     self._end(process, leash)
                     return
 
-        self._ended = threading.Event()
         threading.Thread(target=watch, daemon=True).start()
 
     @property
