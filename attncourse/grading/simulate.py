@@ -18,7 +18,7 @@ from attncourse import checks
 from attncourse.checks import Task
 from attncourse.grading.answers import right_answers, source_of
 from attncourse.grading.hostile import Files, Sheet, kinds
-from attncourse.grading.job import NotGraded
+from attncourse.grading.job import MOST_BYTES, NotGraded
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import Submission, digest, read_folder
 
@@ -187,7 +187,7 @@ def simulate(
 def fingerprint(folder: Path) -> str:
     """What identifies a submission; empty if it cannot be read, as some hostile ones cannot."""
     try:
-        return digest(read_folder(folder))
+        return digest(read_folder(folder, MOST_BYTES))
     except NotGraded:
         return ""
 
