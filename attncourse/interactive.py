@@ -16,11 +16,21 @@ from IPython.display import HTML
 from torch import Tensor
 
 from attncourse.attention_operator import attention, attention_weights, softargmax
-from attncourse.masking import causal_mask, influence
+from attncourse.masking import causal_mask, influence, local_mask
 from attncourse.permutation import permute
 from attncourse.positional import binary_encoding, sinusoidal_encoding
+from attncourse.scaling import merge_partials, partial_attention
 
-__all__ = ["attention_operator", "intro", "masking", "multihead", "permutation", "positional"]
+__all__ = [
+    "attention_operator",
+    "intro",
+    "masking",
+    "multihead",
+    "permutation",
+    "positional",
+    "scaling",
+    "transformer",
+]
 
 
 #: The factors of the soft look-up; the reader begins with 4.
@@ -325,6 +335,112 @@ def positional() -> HTML:
     }
     dials = _dials(waves[position], waves[position + offset], frequencies)
     return _element("positional", given, [dials, *tables])
+
+
+def scaling(words: Sequence[str], query: Tensor, key: Tensor, value: Tensor) -> HTML:
+    """Let the reader go on with a text word by word, with a cache, and attend to it in chunks.
+
+    Parameters
+    ----------
+    words : sequence of str, length num_words
+        At least six.
+    query, key : Tensor, shape (num_words, key_dim)
+    value : Tensor, shape (num_words, 1)
+
+    Returns
+    -------
+    IPython.display.HTML
+        For the sixth word, in chunks of two keys.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer words than six.
+    """
+    newest, size = 5, 2  # where the reader begins
+    if len(words) <= newest:
+        raise ValueError(f"words has {len(words)} words: expected at least {newest + 1}")
+    scores = query[newest] @ key[: newest + 1].T / key.shape[1] ** 0.5  # (newest + 1,)
+    rows, state = [], None
+    for start in range(0, newest + 1, size):
+        chunk = slice(start, min(start + size, newest + 1))
+        new = partial_attention(scores[None, chunk], value[chunk])
+        state = new if state is None else merge_partials(state, new)
+        numbers = (*state, state.weighted / state.total)
+        rows.append((", ".join(words[chunk]), [_cell(_two(number)) for number in numbers]))
+    caption = f"{words[newest]} asks, {size} keys at a time"
+    table = _table("chunks", caption, [["keys", "m", "l", "o", "o / l"]], rows)
+    side = 20
+    squares = "".join(
+        f'<rect class="{_square(q, k, newest, size, len(words))}" x="{60 + side * k}" y="{side * q}" '
+        f'width="{side}" height="{side}"/>'
+        for q in range(len(words) + 1)
+        for k in range(len(words))
+    )
+    names = "".join(
+        f'<text x="55" y="{side * q + 15}" text-anchor="end">{escape(word)}</text>'
+        for q, word in enumerate([*words, "cache"])
+    )
+    picture = (
+        f'<figure><svg viewBox="0 0 {70 + side * len(words)} {side * (len(words) + 1) + 4}" role="img" '
+        'aria-label="A square for each score: a row for each word that asks, a column for each key. '
+        "Filled: the scores of the newest word, in chunks. Pale: those of earlier words. Below, a square for "
+        f'each key and value in the cache.">{squares}{names}</svg>'
+        "<figcaption>Rows ask, columns are keys. Strong: computed now, chunk by chunk. Pale: computed "
+        "before, and forgotten. Last row: keys and values that are kept.</figcaption></figure>"
+    )
+    given = {
+        "words": words,
+        "newest": newest,
+        "size": size,
+        "query": _numbers(query),
+        "key": _numbers(key),
+        "value": _numbers(value),
+    }
+    return _element("scaling", given, [picture, table])
+
+
+def _square(q: int, k: int, newest: int, size: int, num_words: int) -> str:
+    """How a square is filled; the row below the words' is the cache."""
+    if k > min(q, newest) or newest < q < num_words:
+        return "try-empty"
+    if q < newest:
+        return "try-before"
+    return f"try-chunk{k // size % 2}" if q == newest else "try-cached"
+
+
+def transformer(words: Sequence[str]) -> HTML:
+    """Let the reader choose the mask of each block of a stack, and see who can change whom.
+
+    Parameters
+    ----------
+    words : sequence of str
+
+    Returns
+    -------
+    IPython.display.HTML
+        For three causal blocks.
+    """
+    length = len(words)
+    masks = {
+        "causal": causal_mask(length),
+        "open": torch.ones(length, length, dtype=torch.bool),
+        "neighbours": local_mask(length, radius=1),
+        "left out": torch.eye(length, dtype=torch.bool),
+    }
+    blocks = ["causal", "causal", "causal", "left out"]
+    seen = torch.eye(length)
+    for name in blocks:
+        seen = (masks[name].float() @ seen > 0).float()
+    rows = [(word, [_yes() if can else _cell("–") for can in seen[q]]) for q, word in enumerate(words)]
+    caption = "Can this input (column) change that output (row)?"
+    table = _table("stack", caption, [["output", *words]], rows)
+    given = {
+        "words": words,
+        "blocks": blocks,
+        "masks": {name: mask.int().tolist() for name, mask in masks.items()},
+    }
+    return _element("transformer", given, [table])
 
 
 def _plane(words: Sequence[str], value: Tensor, features: Sequence[str], weights: Sequence[float]) -> str:

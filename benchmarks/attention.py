@@ -2,9 +2,10 @@
 
     python benchmarks/attention.py
 
-compares, in one run and one head of 64 features, the explicit operator, `chunked_attention` and
-PyTorch's fused kernel, forward alone and forward with backward; then whole layers in training. It
-prints the table and writes attention.json beside this file, which the chapter on scaling draws.
+compares, in one run and one head of 64 features, the explicit operator, the same with
+`torch.softmax` for its softargmax, `chunked_attention` and PyTorch's fused kernel, forward alone and
+forward with backward; then whole layers in training. It prints the table and writes attention.json
+beside this file, which the chapter on efficiency draws.
 
 All run on one core, and what is measured is processor time, so that other programs on the machine
 count little. The implementations take turns; of the rounds the shortest counts. What the core can do
@@ -14,6 +15,7 @@ resident memory that a fresh process gains in one call. Linux only.
 
 import argparse
 import json
+import math
 import platform
 import statistics
 import time
@@ -26,15 +28,22 @@ from torch.nn import functional as F
 
 from attncourse import MultiHeadAttention, attention, chunked_attention
 
+
+def with_torch_softmax(query, key, value):
+    """The explicit operator, with the softargmax in one function of compiled code."""
+    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), dim=-1) @ value
+
+
 OPERATORS = {
     "explicit": attention,
+    "torch.softmax": with_torch_softmax,
     "chunked": chunked_attention,
     "fused": F.scaled_dot_product_attention,
 }
 PASSES = ("forward", "backward")  # the second is a forward pass and a backward pass
 FEATURES = 64
-# The explicit operator holds several matrices of N x N numbers: 16 GB and more for 32,768 positions.
-EXPLICIT_UP_TO = 16_384
+# These hold several matrices of N x N numbers: 8 GB and more for 32,768 positions.
+WHOLE_MATRIX, WHOLE_MATRIX_UP_TO = ("explicit", "torch.softmax"), 16_384
 LAYERS = ((16, 128), (4, 512), (1, 2048))  # batch, positions
 MODEL_DIM, NUM_HEADS = 512, 8
 
@@ -88,7 +97,7 @@ def measure_operators(largest, seconds):
     with get_context("spawn").Pool(1, maxtasksperchild=1) as fresh_processes:
         num_positions = 128
         while num_positions <= largest:
-            names = [n for n in OPERATORS if n != "explicit" or num_positions <= EXPLICIT_UP_TO]
+            names = [n for n in OPERATORS if n not in WHOLE_MATRIX or num_positions <= WHOLE_MATRIX_UP_TO]
             for which in PASSES:
                 inputs = inputs_of(num_positions, which == "backward")
                 calls = {name: lambda f=OPERATORS[name], x=inputs: call(f, x) for name in names}
@@ -114,7 +123,7 @@ def report(rows):
     fused = rows[-1]
     for row in rows:
         print(
-            f"{row['positions']:6} {row['pass']:9} {row['operator']:9}"
+            f"{row['positions']:6} {row['pass']:9} {row['operator']:13}"
             f"{1e3 * row['seconds']:10.2f} ms {row['seconds'] / fused['seconds']:6.2f} x fused"
             f"{row['bytes'] / 2**20:9.1f} MiB  ({row['rounds']} rounds)",
             flush=True,

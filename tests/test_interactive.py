@@ -1,5 +1,6 @@
 """The figures that a reader can play with: every number is attncourse's, by keyboard and by pointer."""
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 
 from attncourse import (
+    TransformerBlock,
     attention,
     attention_weights,
     binary_encoding,
@@ -35,6 +37,8 @@ def drawn(*shape):
 WORDS = ["one", "two", "three", "four", "five"]
 QUERY, KEY, VALUE = (3 * drawn(5, 3)).round(), drawn(5, 3, 1)[..., 0], drawn(5, 2).abs()
 X, W_Q, W_K, W_V = drawn(5, 4), drawn(4, 3), drawn(3, 4).T, drawn(4, 2)
+LONGER = [*WORDS, "six", "seven", "eight"]
+QUERY_8, KEY_8, VALUE_8 = drawn(8, 3), drawn(8, 3, 1)[..., 0], drawn(8, 1)
 HOURS, DEGREES = [3, 9, 20], [12.5, 18.0, 10.0]
 SENTENCES = [["one", "saw", "two"], ["two", "saw", "one"]]
 KIND = torch.stack([torch.eye(3)[[0, 2, 1], :2], torch.eye(3)[[1, 2, 0], :2]])  # (2, 3, 2)
@@ -47,6 +51,8 @@ FIGURES = {
     "masking": interactive.masking(WORDS, X, W_Q, W_K, W_V),
     "permutation": interactive.permutation(WORDS[:4], QUERY[:4], KEY[:4], VALUE[:4]),
     "positional": interactive.positional(),
+    "scaling": interactive.scaling(LONGER, QUERY_8, KEY_8, VALUE_8),
+    "transformer": interactive.transformer(WORDS),
 }
 
 
@@ -506,6 +512,93 @@ def test_positional_every_position(shown):
         page.get_by_label("offset k").press("ArrowRight")
 
 
+# --- scaling ---
+
+
+def check_scaling(page, newest, size):
+    seen = slice(0, newest + 1)
+    head, *rows = tables(page)["chunks"]
+    assert [cell.text for cell in head] == ["keys", "m", "l", "o", "o / l"]
+    scores = KEY_8[seen] @ QUERY_8[newest] / math.sqrt(3)
+    for i, row in enumerate(rows):
+        so_far = slice(0, min((i + 1) * size, newest + 1))
+        assert row[0].text == ", ".join(LONGER[i * size : so_far.stop])
+        terms = (scores[so_far] - scores[so_far].max()).exp()
+        answer = attention(QUERY_8[newest : newest + 1], KEY_8[so_far], VALUE_8[so_far])
+        totals = [scores[so_far].max(), terms.sum(), terms @ VALUE_8[so_far, 0], answer[0, 0]]
+        agree(row[1:], torch.stack(totals))
+    assert so_far.stop == newest + 1
+    squares = page.locator("rect").evaluate_all("all => all.map(one => one.getAttribute('class'))")
+    squares = [squares[8 * q : 8 * q + 8] for q in range(9)]
+    for q, k in itertools.product(range(8), range(8)):
+        kind = "before" if k <= q < newest else f"chunk{k // size % 2}" if k <= q == newest else "empty"
+        assert squares[q][k] == f"try-{kind}"
+    assert squares[8] == [*["try-cached"] * (newest + 1), *["try-empty"] * (7 - newest)]
+
+
+def test_scaling_every_word_in_every_chunk(shown):
+    page = shown("scaling")
+    check_scaling(page, 5, 2)  # as the script begins
+    for size in range(1, 9):
+        page.get_by_role("slider", name="chunk").fill(str(size))
+        reach(page, "words")
+        press(page, "Home")
+        for newest in range(8):
+            check_scaling(page, newest, size)
+            told = [int(number) for number in re.findall(r"\d+", status(page))]
+            sums = [sum(range(1, newest + 2)), sum(t * t for t in range(1, newest + 2))]
+            assert told == [newest + 1, min(size, newest + 1), *sums]
+            press(page, "ArrowRight")
+
+
+def test_scaling_refuses_a_text_that_is_too_short():
+    with pytest.raises(ValueError, match="words has 5 words: expected at least 6"):
+        interactive.scaling(WORDS, QUERY, KEY, VALUE[:, :1])
+
+
+# --- transformer ---
+
+
+def test_transformer_shows_what_real_blocks_do(shown):
+    page = shown("transformer")
+    torch.manual_seed(0)
+    blocks = [TransformerBlock(8, 2, norm="pre").double() for _ in range(4)]
+    x = torch.randn(5, 8, dtype=torch.float64)
+    masks = {"causal": causal_mask(5), "open": None, "neighbours": local_mask(5, radius=1)}
+
+    def check(chosen):
+        def stack(x):
+            for name, block in zip(chosen, blocks, strict=True):
+                x = x if name == "left out" else block(x, mask=masks[name])
+            return x
+
+        found = influence(stack, x) if set(chosen) != {"left out"} else torch.eye(5) > 0
+        ahead = found & ~causal_mask(5)
+        rows = [row[1:] for row in tables(page)["stack"][1:]]
+        assert [[cell.text == "yes" for cell in row] for row in rows] == found.tolist()
+        assert [[starred(cell) for cell in row] for row in rows] == ahead.tolist()
+        number = sum(name != "left out" for name in chosen)
+        assert status(page).startswith(f"{number} block")
+        assert ("Nobody sees the future" in status(page)) == (not ahead.any())
+        if ahead.any():
+            assert f" {ahead.sum()} starred" in status(page)
+
+    check(["causal", "causal", "causal", "left out"])  # as the script begins
+    for chosen in (
+        ["open", "causal", "causal", "left out"],
+        ["causal", "causal", "open", "causal"],
+        ["neighbours", "neighbours", "left out", "left out"],
+        ["neighbours", "causal", "neighbours", "causal"],
+        ["left out"] * 4,
+    ):
+        for number, name in enumerate(chosen, start=1):
+            page.get_by_label(f"block {number}").select_option(name)
+        check(chosen)
+    reach(page, "block 2")
+    press(page, "ArrowUp")  # from the last to the one before it
+    check(["left out", "neighbours", "left out", "left out"])
+
+
 # --- all of them ---
 
 
@@ -529,6 +622,9 @@ def test_without_javascript_the_tables_show_the_first_case(shown):
     assert torch.stack([numbers(row[1:]) for row in rows]).equal(binary_encoding(32).double())
     rows = [row for row in found["sinusoidal"] if row[0].get("scope") == "row"]
     agree([cell for row in rows for cell in row[1:]], sinusoidal_encoding(32, 8))
+    agree(found["chunks"][-1][4:], attention(QUERY_8[5:6], KEY_8[:6], VALUE_8[:6]))
+    yes = [[cell.text == "yes" for cell in row[1:]] for row in found["stack"][1:]]
+    assert yes == causal_mask(5).tolist()
 
 
 @pytest.mark.parametrize("width", [1280, 390, 320])

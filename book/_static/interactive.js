@@ -452,10 +452,92 @@
     }
   }
 
+  class Scaling extends Figure {
+    build() {
+      const { words, newest, size } = this.given;
+      const [word, word_label] = this.slider("words", 1, words.length, newest + 1);
+      const [chunk, chunk_label] = this.slider("chunk", 1, words.length, size);
+      [this.word, this.chunk] = [word, chunk];
+      this.group("Words so far, and keys in a chunk", word_label, chunk_label);
+    }
+
+    draw() {
+      const { words, query, key, value } = this.given;
+      const [newest, size] = [this.word.valueAsNumber - 1, this.chunk.valueAsNumber];
+      const [scores] = scoresOf([query[newest]], key.slice(0, newest + 1));
+
+      // What is kept between two chunks: the largest score, the sum, and the weighted values.
+      let [m, l, o] = [-Infinity, 0, 0];
+      const rows = [];
+      for (let start = 0; start <= newest; start += size) {
+        const now = scores.slice(start, start + size);
+        const largest = Math.max(m, ...now);
+        const terms = now.map((score) => Math.exp(score - largest));
+        const factor = Math.exp(m - largest);
+        l = factor * l + sum(terms);
+        o = factor * o + sum(terms.map((term, j) => term * value[start + j][0]));
+        m = largest;
+        const names = words.slice(start, Math.min(start + size, newest + 1)).join(", ");
+        rows.push(make("tr", {}, make("th", { scope: "row" }, names),
+          ...[m, l, o, o / l].map((number) => make("td", {}, two(number)))));
+      }
+      const table = this.table("chunks");
+      table.tBodies[0].replaceChildren(...rows);
+      table.caption.textContent = `${words[newest]} asks, ${count(size, "key")} at a time`;
+
+      this.querySelectorAll("rect").forEach((square, i) => {
+        const [q, k] = [Math.floor(i / words.length), i % words.length];
+        const is = k > Math.min(q, newest) || (newest < q && q < words.length) ? "empty"
+          : q < newest ? "before"
+          : q === newest ? `chunk${Math.floor(k / size) % 2}` : "cached";
+        square.setAttribute("class", `try-${is}`);
+      });
+      const n = newest + 1;
+      this.status.textContent = `${count(n, "key")} and ${n === 1 ? "value" : "values"} in the cache, ` +
+        `at most ${count(Math.min(size, n), "score")} at a time. ` +
+        `Scores since the first word: ${(n * (n + 1)) / 2}; without a cache ${(n * (n + 1) * (2 * n + 1)) / 6}.`;
+    }
+  }
+
+  class Transformer extends Figure {
+    build() {
+      const { blocks, masks } = this.given;
+      const choices = blocks.map((chosen, b) => {
+        const select = make("select", {}, ...Object.keys(masks).map((name) => make("option", {}, name)));
+        select.value = chosen;
+        return [select, make("label", { class: "try-slider" }, make("span", {}, `block ${b + 1}`), select)];
+      });
+      this.choices = choices.map(([select]) => select);
+      this.group("The mask of each block, the first one first", ...choices.map(([, label]) => label));
+    }
+
+    draw() {
+      const { words, masks } = this.given;
+      // In a block, j can change i if j can change some k so far, and i may attend to k, or is k.
+      let seen = words.map((_, i) => words.map((_, j) => i === j));
+      for (const { value } of this.choices) {
+        const before = seen;
+        seen = words.map((_, i) => words.map((_, j) => words.some((_, k) => masks[value][i][k] && before[k][j])));
+      }
+      let future = 0;
+      words.forEach((_, i) => words.forEach((_, j) => {
+        const ahead = seen[i][j] && j > i;
+        future += ahead;
+        write(this.row("stack", i)[j + 1], seen[i][j] ? "yes" : "–", seen[i][j] ? 1 : undefined, ahead);
+      }));
+      const number = this.choices.filter(({ value }) => value !== "left out").length;
+      this.status.textContent = `${count(number, "block")}. ` + (future
+        ? `The future is seen, in ${count(future, "starred pair")}.`
+        : "Nobody sees the future.");
+    }
+  }
+
   customElements.define("try-intro", Intro);
   customElements.define("try-attention-operator", AttentionOperator);
   customElements.define("try-masking", Masking);
   customElements.define("try-multihead", Multihead);
   customElements.define("try-permutation", Permutation);
   customElements.define("try-positional", Positional);
+  customElements.define("try-scaling", Scaling);
+  customElements.define("try-transformer", Transformer);
 }
