@@ -1370,10 +1370,11 @@ def _tells(layer: Callable[[Tensor], Tensor], x: Tensor, order: Tensor) -> bool:
 
 
 def _telling_permutation(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    y = layer(x)
     for t in range(len(x) - 1):
         order = torch.arange(len(x))
         order[t], order[t + 1] = t + 1, t
-        if _tells(layer, x, order):
+        if (layer(x[order]) - y[order]).abs().max() > 1e-6:
             return order
     raise ValueError("layer is equivariant: expected one that is not")
 
@@ -1875,7 +1876,7 @@ def _alibi_slopes_cases(seed: int) -> list[Case]:
         Case({"num_heads": 2}, "fewer heads"),
         Case({"num_heads": 12}, "no power of two"),
         Case({"num_heads": whole(17, 31)}, "no power of two, and more"),
-        Case({"num_heads": 6}, "six heads"),
+        Case({"num_heads": 3}, "three heads"),
         Case({"num_heads": 1}, "a single head"),
     ]
 
@@ -1921,7 +1922,7 @@ def _no_slope_twice(inputs: Any, value: Tensor) -> str | None:
 alibi_slopes = Task(
     "alibi_slopes",
     positional.alibi_slopes,
-    {"num_heads": 3},
+    {"num_heads": 6},
     _alibi_slopes_cases,
     laws=[
         Law("all slopes lie between 0 and 1", ALIBI, lambda normal: {"num_heads": 8}, _below_one),
@@ -2125,7 +2126,8 @@ def any_slopes(num_heads, *, geometric="", between="", order="", sign=""):
 
 def _alibi_bias(slopes: Tensor, num_queries: int, num_keys: int) -> Tensor:
     own = torch.arange(num_queries) + (num_keys - num_queries)
-    return -slopes[:, None, None] * (own[:, None] - torch.arange(num_keys)).abs()
+    # Subtracted from 0, so that no -0 is shown.
+    return 0 - slopes[:, None, None] * (own[:, None] - torch.arange(num_keys)).abs()
 
 
 def _alibi_bias_cases(seed: int) -> list[Case]:
