@@ -55,6 +55,18 @@ def same_code__largest_difference(codes):
     return difference == 0
 
 
+def same_code__within_rounding(encoding):
+    same = torch.isclose(encoding[:, None], encoding[None]).all(-1)
+    same.fill_diagonal_(False)
+    return same
+
+
+def same_code__distances(encoding):
+    length = len(encoding)
+    distance = (encoding[:, None] - encoding).square().sum(-1).sqrt()
+    return (distance < 1e-6) & (torch.arange(length)[:, None] != torch.arange(length))
+
+
 # Concatenated and added -----------------------------------------------------------------
 
 
@@ -164,6 +176,22 @@ def telling_permutation__all_swaps_most_telling(layer, x):
             if difference > largest:
                 best, largest = order, difference
     return best
+
+
+def telling_permutation__first_with_every_other(layer, x):
+    before = layer(x)
+    for i in range(1, len(x)):
+        order = list(range(len(x)))
+        order[0], order[i] = i, 0
+        if not torch.allclose(layer(x[order]), before[order]):
+            return tuple(order)
+
+
+def telling_permutation__a_hundred_tries(layer, x):
+    for _ in range(100):
+        order = torch.randperm(len(x))
+        if not torch.allclose(layer(x[order]), layer(x)[order], atol=1e-6):
+            return order
 
 
 # Rotary ---------------------------------------------------------------------------------
