@@ -9,7 +9,8 @@ from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 
 from attncourse import checks
-from attncourse.grading.answers import right_answers, source_of
+from attncourse.checks.task import source_of
+from attncourse.grading.answers import right_answers
 from attncourse.grading.similar import alike, html, pieces
 
 UNIT = "attention_operator"

@@ -10,7 +10,7 @@ from torch import Tensor
 from attncourse import positional
 from attncourse.checks import laws
 from attncourse.checks.permutation import COMPARED, TOLERANCES, _agree
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.positional import AskForPermutation
 from attncourse.probe.program import trace
 
@@ -101,140 +101,90 @@ binary_encoding = Task(
 
 
 @binary_encoding.made_of(
-    bits={
-        "rounded down": Wrong(
-            "one bit too few, except at powers of two",
-            """With b bits you can tell 2 to the power of b positions apart. Must the logarithm be rounded
-            down or up?""",
-            BITS,
-        ),
-        "rounded": Wrong(
-            "the number of bits is rounded to the nearest whole number",
-            """With b bits you can tell 2 to the power of b positions apart. 5 positions need more than 2.3
-            bits, so 2 are not enough.""",
-            BITS,
-        ),
-        "of the last": Wrong(
-            "one bit too few where the last position is a power of two",
-            """With 17 positions the last is number 16, and 16 needs a bit more than 15. What is to be told
-            apart is all the positions, and there is one more of them than the number of the last.""",
-            BITS,
-        ),
-        "of the length": Wrong(
-            "one bit too many at powers of two",
-            """With 16 positions the last is number 15, and 15 has four bits. In your table the last column is
-            all zeros: it tells nobody from anybody.""",
-            BITS,
-        ),
-        "one more": Wrong(
-            "one bit too many",
-            """In your table the last column is all zeros: it tells nobody from anybody. How many bits has the
-            largest number that occurs?""",
-            BITS,
-        ),
-        "length": Wrong(
-            "there are as many bits as positions",
-            """A bit for each position would be far too many: with 3 bits there are 8 different rows
-            already.""",
-            BITS,
-        ),
-        "eight": Wrong(
-            "there are always eight bits",
-            """The number of bits is to depend on the number of positions: as few as tell them apart.""",
-            BITS,
-        ),
-    },
-    order={
-        "reversed": Wrong(
-            "the bit order is reversed: the most significant bit comes first",
-            """Numbers are written that way, with the ones last. Here the first feature is to be the bit that
-            changes at every step. Look down your first column.""",
-            BINARY,
-        ),
-        "transposed": Wrong(
-            "bits stand in rows and positions in columns",
-            """That is how convolutions want it, and how the lecture prints it. Here rows are positions.""",
-            BINARY,
-        ),
-        "positions": Wrong(
-            "the last position comes first",
-            """Row 0 is for position 0, whose bits are all 0.""",
-            BINARY,
-        ),
-    },
-    start={
-        "one": Wrong(
-            "positions are counted from 1",
-            """The first position is number 0, and its bits are all 0. Counted from 1, the last of 16
-            positions would be 16, for which four bits do not suffice.""",
-            BINARY,
-        ),
-    },
-    powers={
-        "from two": Wrong(
-            "the powers begin with 2: the bit for the ones is missing",
-            """The first bit changes at every step. By which power of two is a position to be divided for it,
-            so that the quotient is the position itself?""",
-            BINARY,
-        ),
-        "multiples": Wrong(
-            "positions are divided by 1, 2, 3 and so on",
-            """The bits stand for 1, 2, 4, 8: each counts twice as much as the one before. Those are powers
-            of 2.""",
-            BINARY,
-        ),
-    },
-    digit={
-        "fractions": Wrong(
-            "the quotients are not rounded down",
-            """5 divided by 2 is 2.5, and the bit is that of 2. Whole division is `//`.""",
-            BINARY,
-        ),
-        "quotients": Wrong(
-            "the quotients themselves, not whether they are odd",
-            """Position 5 divided by 1 is 5. A bit is 0 or 1: it says whether that quotient is even or
-            odd.""",
-            BINARY,
-        ),
-        "remainders": Wrong(
-            "the remainders of the positions, not of the quotients",
-            """Divide by the power of two first and round down; whether *that* is odd is the bit.""",
-            BINARY,
-        ),
-        "masked": Wrong(
-            "a set bit counts as its power of two, not as 1",
-            """`t & 4` is 4 or 0. A feature is 1 or 0, whichever bit it is.""",
-            BINARY,
-        ),
-        "inverted": Wrong(
-            "zeros and ones are exchanged",
-            """A bit is 1 where the quotient is odd. Position 0 has no ones at all.""",
-            BINARY,
-        ),
-        "signs": Wrong(
-            "the bits are -1 and 1 instead of 0 and 1",
-            """Signs are a good choice for a network. What is asked for here are the bits themselves.""",
-            BINARY,
-        ),
-        "gray": Wrong(
-            "two bits are combined, so that from one position to the next a single one changes",
-            """That is another code, named after Gray. The bits of a number are wanted: from 7 to 8 all of
-            them change.""",
-            BINARY,
-        ),
-    },
-    form={
-        "whole": Wrong(
-            "the bits are whole numbers, not floating-point ones",
-            """They are to stand beside other features, which are of float32. `.float()` converts them.""",
-            BINARY,
-        ),
-        "bool": Wrong(
-            "the bits are True and False, not 1 and 0",
-            """They are to stand beside other features, which are of float32. `.float()` converts them.""",
-            BINARY,
-        ),
-    },
+    bits=wrongs(
+        BITS,
+        """
+        rounded down: one bit too few, except at powers of two
+            With b bits you can tell 2 to the power of b positions apart. Must the logarithm be rounded down
+            or up?
+        rounded: the number of bits is rounded to the nearest whole number
+            With b bits you can tell 2 to the power of b positions apart. 5 positions need more than 2.3
+            bits, so 2 are not enough.
+        of the last: one bit too few where the last position is a power of two
+            With 17 positions the last is number 16, and 16 needs a bit more than 15. What is to be told
+            apart is all the positions, and there is one more of them than the number of the last.
+        of the length: one bit too many at powers of two
+            With 16 positions the last is number 15, and 15 has four bits. In your table the last column is
+            all zeros: it tells nobody from anybody.
+        one more: one bit too many
+            In your table the last column is all zeros: it tells nobody from anybody. How many bits has the
+            largest number that occurs?
+        length: there are as many bits as positions
+            A bit for each position would be far too many: with 3 bits there are 8 different rows already.
+        eight: there are always eight bits
+            The number of bits is to depend on the number of positions: as few as tell them apart.
+        """,
+    ),
+    order=wrongs(
+        BINARY,
+        """
+        reversed: the bit order is reversed: the most significant bit comes first
+            Numbers are written that way, with the ones last. Here the first feature is to be the bit that
+            changes at every step. Look down your first column.
+        transposed: bits stand in rows and positions in columns
+            That is how convolutions want it, and how the lecture prints it. Here rows are positions.
+        positions: the last position comes first
+            Row 0 is for position 0, whose bits are all 0.
+        """,
+    ),
+    start=wrongs(
+        BINARY,
+        """
+        one: positions are counted from 1
+            The first position is number 0, and its bits are all 0. Counted from 1, the last of 16 positions
+            would be 16, for which four bits do not suffice.
+        """,
+    ),
+    powers=wrongs(
+        BINARY,
+        """
+        from two: the powers begin with 2: the bit for the ones is missing
+            The first bit changes at every step. By which power of two is a position to be divided for it,
+            so that the quotient is the position itself?
+        multiples: positions are divided by 1, 2, 3 and so on
+            The bits stand for 1, 2, 4, 8: each counts twice as much as the one before. Those are powers of
+            2.
+        """,
+    ),
+    digit=wrongs(
+        BINARY,
+        """
+        fractions: the quotients are not rounded down
+            5 divided by 2 is 2.5, and the bit is that of 2. Whole division is `//`.
+        quotients: the quotients themselves, not whether they are odd
+            Position 5 divided by 1 is 5. A bit is 0 or 1: it says whether that quotient is even or odd.
+        remainders: the remainders of the positions, not of the quotients
+            Divide by the power of two first and round down; whether *that* is odd is the bit.
+        masked: a set bit counts as its power of two, not as 1
+            `t & 4` is 4 or 0. A feature is 1 or 0, whichever bit it is.
+        inverted: zeros and ones are exchanged
+            A bit is 1 where the quotient is odd. Position 0 has no ones at all.
+        signs: the bits are -1 and 1 instead of 0 and 1
+            Signs are a good choice for a network. What is asked for here are the bits themselves.
+        gray: two bits are combined, so that from one position to the next a single one changes
+            That is another code, named after Gray. The bits of a number are wanted: from 7 to 8 all of them
+            change.
+        """,
+    ),
+    form=wrongs(
+        BINARY,
+        """
+        whole: the bits are whole numbers, not floating-point ones
+            They are to stand beside other features, which are of float32. `.float()` converts them.
+        bool: the bits are True and False, not 1 and 0
+            They are to stand beside other features, which are of float32. `.float()` converts them.
+        """,
+    ),
 )
 def any_binary(length, *, bits="", order="", start="", powers="", digit="", form=""):
     needed = (length - 1).bit_length()
@@ -438,90 +388,60 @@ _COMPARE_FEATURES = """0 and 1 may have all their bits but one in common, and th
             COLLIDING,
         ),
     },
-    pairs={
-        "itself": Wrong(
-            "every position shares its code with itself",
-            """That is true of any encoding, so it tells nothing. Asked for are two *different* positions: the
-            diagonal must be False.""",
-            COLLIDING,
-        ),
-        "upper": Wrong(
-            "each pair is told once only",
-            """If 0 cannot be told from 8, neither can 8 from 0: the table is the same on both sides of its
-            diagonal.""",
-            COLLIDING,
-        ),
-        "lower": Wrong(
-            "a position is compared with earlier ones only",
-            """If 8 cannot be told from 0, neither can 0 from 8: the table is the same on both sides of its
-            diagonal.""",
-            COLLIDING,
-        ),
-        "neighbours": Wrong(
-            "only neighbours are compared",
-            """Codes repeat where a count starts again, far from where it first began. Compare every position
-            with every other.""",
-            COLLIDING,
-        ),
-        "first": Wrong(
-            "all are compared with position 0 only",
-            """Positions 1 and 17 may share a code as well. Compare every position with every other.""",
-            COLLIDING,
-        ),
-        "no last": Wrong(
-            "the last position is left out",
-            """It may share its code with an earlier one. Where do your loops end?""",
-            COLLIDING,
-        ),
-    },
-    polarity={
-        "inverted": Wrong(
-            "True stands where two positions can be told apart",
-            """You have found the positions that differ. Asked for are those that do not.""",
-            COLLIDING,
-        ),
-        "all differ": Wrong(
-            "True stands where all features differ",
-            """Asked for are pairs in which none does.""",
-            COLLIDING,
-        ),
-        "diagonal": Wrong(
-            "True and False are exchanged everywhere, the diagonal included",
-            """True is to mean: different positions, and the same code. Where does your `~` act?""",
-            COLLIDING,
-        ),
-    },
-    form={
-        "numbers": Wrong(
-            "zeros and ones come back instead of True and False",
-            """A yes or no is a bool: a mask can be made of it, and `~` turns it round.""",
-            COLLIDING,
-        ),
-        "positions": Wrong(
-            "it is told which positions share a code, and not with whom",
-            """Asked for is a table: a row and a column for each position.""",
-            COLLIDING,
-        ),
-        "pairs": Wrong(
-            "the pairs are listed instead of being marked in a table",
-            """Asked for is a table with True at these places: a row and a column for each position.""",
-            COLLIDING,
-        ),
-    },
-    dimension={
-        "features": Wrong(
-            "features are compared with each other, instead of positions",
-            """The encoding has a row for each position. Which two of the three dimensions of your comparison
-            count positions, and which one has to go?""",
-            COLLIDING,
-        ),
-        "middle": Wrong(
-            "`all` runs over a dimension of positions",
-            """The comparison has three dimensions: two count positions, one counts features. `all` is to
-            take the features together. Where do they stand?""",
-            COLLIDING,
-        ),
-    },
+    pairs=wrongs(
+        COLLIDING,
+        """
+        itself: every position shares its code with itself
+            That is true of any encoding, so it tells nothing. Asked for are two *different* positions: the
+            diagonal must be False.
+        upper: each pair is told once only
+            If 0 cannot be told from 8, neither can 8 from 0: the table is the same on both sides of its
+            diagonal.
+        lower: a position is compared with earlier ones only
+            If 8 cannot be told from 0, neither can 0 from 8: the table is the same on both sides of its
+            diagonal.
+        neighbours: only neighbours are compared
+            Codes repeat where a count starts again, far from where it first began. Compare every position
+            with every other.
+        first: all are compared with position 0 only
+            Positions 1 and 17 may share a code as well. Compare every position with every other.
+        no last: the last position is left out
+            It may share its code with an earlier one. Where do your loops end?
+        """,
+    ),
+    polarity=wrongs(
+        COLLIDING,
+        """
+        inverted: True stands where two positions can be told apart
+            You have found the positions that differ. Asked for are those that do not.
+        all differ: True stands where all features differ
+            Asked for are pairs in which none does.
+        diagonal: True and False are exchanged everywhere, the diagonal included
+            True is to mean: different positions, and the same code. Where does your `~` act?
+        """,
+    ),
+    form=wrongs(
+        COLLIDING,
+        """
+        numbers: zeros and ones come back instead of True and False
+            A yes or no is a bool: a mask can be made of it, and `~` turns it round.
+        positions: it is told which positions share a code, and not with whom
+            Asked for is a table: a row and a column for each position.
+        pairs: the pairs are listed instead of being marked in a table
+            Asked for is a table with True at these places: a row and a column for each position.
+        """,
+    ),
+    dimension=wrongs(
+        COLLIDING,
+        """
+        features: features are compared with each other, instead of positions
+            The encoding has a row for each position. Which two of the three dimensions of your comparison
+            count positions, and which one has to go?
+        middle: `all` runs over a dimension of positions
+            The comparison has three dimensions: two count positions, one counts features. `all` is to take
+            the features together. Where do they stand?
+        """,
+    ),
 )
 def any_same(encoding, *, compared="", pairs="", polarity="", form="", dimension=""):
     code = encoding.T if dimension == "features" else encoding
@@ -641,83 +561,62 @@ concatenate_positions = Task(
 
 
 @concatenate_positions.made_of(
-    turned={
-        "reshaped": Wrong(
-            "the encoding is reshaped where it should be transposed",
-            """`view` and `reshape` read the numbers in the same order and only begin new rows elsewhere, so
-            the features of one position are spread over several. Exchanging rows and columns is `.T`.""",
-            BESIDE,
-        ),
-        "not": Wrong(
-            "the encoding is not transposed",
-            """The encoding has a row for each position, x has a column for each. They have to be made alike
-            before they can be put together.""",
-            BESIDE,
-        ),
-        "backwards": Wrong(
-            "the positions of the encoding run backwards",
-            """Row 0 belongs to position 0, the first column of x.""",
-            BESIDE,
-        ),
-    },
-    order={
-        "first": Wrong(
-            "the encoding comes before the input's own channels",
-            """Nothing is lost, but the order was agreed on: first the channels of x, then those of the
-            encoding.""",
-            BESIDE,
-        ),
-    },
-    along={
-        "positions": Wrong(
-            "the encoding is put behind the last position instead of beside the channels",
-            """That would make the sequence longer. The number of positions stays; the number of channels
-            grows. Which dimension is that?""",
-            BESIDE,
-        ),
-        "batch": Wrong(
-            "the encoding is put behind the batch, as further items",
-            """The number of items stays; the number of channels grows. Which dimension is that?""",
-            BESIDE,
-        ),
-    },
-    batch={
-        "one item": Wrong(
-            "the encoding is there for one item of the batch only",
-            """`torch.cat` does not broadcast. Every item of the batch needs the same encoding: `expand` gives
-            it to each of them without a copy.""",
-            BESIDE,
-        ),
-        "no dimension": Wrong(
-            "the encoding has no dimension for the batch",
-            """x has three dimensions and the encoding two. `torch.cat` needs as many of each: every item of
-            the batch gets the same encoding.""",
-            BESIDE,
-        ),
-        "zeros": Wrong(
-            "only the first item of the batch gets the encoding",
-            """The positions are the same in every item. `expand` gives each the same encoding.""",
-            BESIDE,
-        ),
-        "scaled": Wrong(
-            "the items of the batch get different encodings",
-            """The positions are the same in every item, so the further channels are, too.""",
-            BESIDE,
-        ),
-    },
-    combined={
-        "added": Wrong(
-            "the encoding is added instead of put beside",
-            """That is the other way, and a good one. Here the channels of x stay as they are, and others
-            come behind them.""",
-            BESIDE,
-        ),
-        "alone": Wrong(
-            "the input's own channels are missing",
-            """The network needs to know what stands at a position, and not only which position it is.""",
-            BESIDE,
-        ),
-    },
+    turned=wrongs(
+        BESIDE,
+        """
+        reshaped: the encoding is reshaped where it should be transposed
+            `view` and `reshape` read the numbers in the same order and only begin new rows elsewhere, so
+            the features of one position are spread over several. Exchanging rows and columns is `.T`.
+        not: the encoding is not transposed
+            The encoding has a row for each position, x has a column for each. They have to be made alike
+            before they can be put together.
+        backwards: the positions of the encoding run backwards
+            Row 0 belongs to position 0, the first column of x.
+        """,
+    ),
+    order=wrongs(
+        BESIDE,
+        """
+        first: the encoding comes before the input's own channels
+            Nothing is lost, but the order was agreed on: first the channels of x, then those of the
+            encoding.
+        """,
+    ),
+    along=wrongs(
+        BESIDE,
+        """
+        positions: the encoding is put behind the last position instead of beside the channels
+            That would make the sequence longer. The number of positions stays; the number of channels
+            grows. Which dimension is that?
+        batch: the encoding is put behind the batch, as further items
+            The number of items stays; the number of channels grows. Which dimension is that?
+        """,
+    ),
+    batch=wrongs(
+        BESIDE,
+        """
+        one item: the encoding is there for one item of the batch only
+            `torch.cat` does not broadcast. Every item of the batch needs the same encoding: `expand` gives
+            it to each of them without a copy.
+        no dimension: the encoding has no dimension for the batch
+            x has three dimensions and the encoding two. `torch.cat` needs as many of each: every item of
+            the batch gets the same encoding.
+        zeros: only the first item of the batch gets the encoding
+            The positions are the same in every item. `expand` gives each the same encoding.
+        scaled: the items of the batch get different encodings
+            The positions are the same in every item, so the further channels are, too.
+        """,
+    ),
+    combined=wrongs(
+        BESIDE,
+        """
+        added: the encoding is added instead of put beside
+            That is the other way, and a good one. Here the channels of x stay as they are, and others come
+            behind them.
+        alone: the input's own channels are missing
+            The network needs to know what stands at a position, and not only which position it is.
+        """,
+    ),
 )
 def any_concatenated(x, encoding, *, turned="", order="", along="", batch="", combined=""):
     channels = {
@@ -866,38 +765,24 @@ add_positions = Task(
             LEARNED,
         ),
     },
-    combined={
-        "concatenated": Wrong(
-            "the encoding is concatenated instead of added",
-            """That is the other way, and a good one. Here the number of features is to stay as it is.""",
-            BESIDE,
-        ),
-        "subtracted": Wrong(
-            "the rows are subtracted instead of added",
-            """A network could live with that. But the sum is what was asked for.""",
-            LEARNED,
-        ),
-        "multiplied": Wrong(
-            "the input is multiplied by the rows instead of adding them",
-            """A feature of 0 would stay 0 at every position, and could carry no mark. Add.""",
-            LEARNED,
-        ),
-        "alone": Wrong(
-            "the input is missing: only rows of the table come back",
-            """The position is added to what stands there; it does not replace it.""",
-            LEARNED,
-        ),
-        "scaled": Wrong(
-            "the input is multiplied by the root of its number of features first",
-            """The first Transformer did so with its words. Here the input is added as it is.""",
-            LEARNED,
-        ),
-        "averaged": Wrong(
-            "the mean of input and row is taken instead of the sum",
-            """Both would be halved. Add.""",
-            LEARNED,
-        ),
-    },
+    combined=wrongs(
+        LEARNED,
+        """
+        concatenated: the encoding is concatenated instead of added
+            That is the other way, and a good one. Here the number of features is to stay as it is.
+            (positional#concatenate-or-add)
+        subtracted: the rows are subtracted instead of added
+            A network could live with that. But the sum is what was asked for.
+        multiplied: the input is multiplied by the rows instead of adding them
+            A feature of 0 would stay 0 at every position, and could carry no mark. Add.
+        alone: the input is missing: only rows of the table come back
+            The position is added to what stands there; it does not replace it.
+        scaled: the input is multiplied by the root of its number of features first
+            The first Transformer did so with its words. Here the input is added as it is.
+        averaged: the mean of input and row is taken instead of the sum
+            Both would be halved. Add.
+        """,
+    ),
 )
 def any_added(x, table, *, rows="", combined=""):
     length = x.shape[-2]
@@ -1115,81 +1000,50 @@ sinusoidal_encoding = Task(
         ),
     },
     power=_powers(SINUSOIDAL),
-    start={
-        "one": Wrong(
-            "positions are counted from 1",
-            """At position 0 all angles are 0, so all sines are 0 and all cosines are 1. Is that your first
-            row?""",
-            SINUSOIDAL,
-        ),
-        "share": Wrong(
-            "positions are divided by the length",
-            """Then a position would have another code in every sequence. The angle of the first pair is the
-            position itself.""",
-            SINUSOIDAL,
-        ),
-        "turns": Wrong(
-            "the angles are counted in full turns: there is a factor of 2π too many",
-            """The first pair takes a little more than six steps for a turn. In yours it takes one.""",
-            SINUSOIDAL,
-        ),
-        "degrees": Wrong(
-            "the angles are taken for degrees",
-            """`sin` and `cos` want an angle as the formula has it, and nothing needs to be converted.""",
-            SINUSOIDAL,
-        ),
-    },
-    waves={
-        "halves": Wrong(
-            "all sines come first and then all cosines, where they should take turns",
-            """Both orders are in use, and weights trained with one do not fit the other. Here features 0 and
-            1 are the sine and the cosine of the same angle, then come 2 and 3, and so on.""",
-            SINUSOIDAL,
-        ),
-        "exchanged": Wrong(
-            "sine and cosine are exchanged",
-            """Features 0, 2, 4 and so on are sines: at position 0 they are 0.""",
-            SINUSOIDAL,
-        ),
-        "sines": Wrong(
-            "there are sines only",
-            """A sine alone does not say which way you are going. Features 1, 3, 5 are
-            cosines.""",
-            SINUSOIDAL,
-        ),
-        "cosines": Wrong(
-            "there are cosines only",
-            """A cosine alone does not say which way you are going. Features 0, 2, 4 are sines.""",
-            SINUSOIDAL,
-        ),
-        "negative": Wrong(
-            "the sines have the opposite sign",
-            """The hands turn the other way. Where does a minus sign enter the angle?""",
-            SINUSOIDAL,
-        ),
-    },
-    table={
-        "transposed": Wrong(
-            "features stand in rows and positions in columns",
-            """Each position is to have a row of its own.""",
-            SINUSOIDAL,
-        ),
-        "whole pairs": Wrong(
-            "with an odd number of features the last one is missing",
-            """Five features are two pairs and a sine without its cosine. Count your columns.""",
-            SINUSOIDAL,
-        ),
-        "one more": Wrong(
-            "with an odd number of features there is one too many",
-            """Five features are two pairs and a sine without its cosine. The last cosine has to go.""",
-            SINUSOIDAL,
-        ),
-        "zero": Wrong(
-            "with an odd number of features the last one is left at 0",
-            """Five features are two pairs and a sine without its cosine. The last column holds that sine.""",
-            SINUSOIDAL,
-        ),
-    },
+    start=wrongs(
+        SINUSOIDAL,
+        """
+        one: positions are counted from 1
+            At position 0 all angles are 0, so all sines are 0 and all cosines are 1. Is that your first
+            row?
+        share: positions are divided by the length
+            Then a position would have another code in every sequence. The angle of the first pair is the
+            position itself.
+        turns: the angles are counted in full turns: there is a factor of 2π too many
+            The first pair takes a little more than six steps for a turn. In yours it takes one.
+        degrees: the angles are taken for degrees
+            `sin` and `cos` want an angle as the formula has it, and nothing needs to be converted.
+        """,
+    ),
+    waves=wrongs(
+        SINUSOIDAL,
+        """
+        halves: all sines come first and then all cosines, where they should take turns
+            Both orders are in use, and weights trained with one do not fit the other. Here features 0 and 1
+            are the sine and the cosine of the same angle, then come 2 and 3, and so on.
+        exchanged: sine and cosine are exchanged
+            Features 0, 2, 4 and so on are sines: at position 0 they are 0.
+        sines: there are sines only
+            A sine alone does not say which way you are going. Features 1, 3, 5 are cosines.
+        cosines: there are cosines only
+            A cosine alone does not say which way you are going. Features 0, 2, 4 are sines.
+        negative: the sines have the opposite sign
+            The hands turn the other way. Where does a minus sign enter the angle?
+        """,
+    ),
+    table=wrongs(
+        SINUSOIDAL,
+        """
+        transposed: features stand in rows and positions in columns
+            Each position is to have a row of its own.
+        whole pairs: with an odd number of features the last one is missing
+            Five features are two pairs and a sine without its cosine. Count your columns.
+        one more: with an odd number of features there is one too many
+            Five features are two pairs and a sine without its cosine. The last cosine has to go.
+        zero: with an odd number of features the last one is left at 0
+            Five features are two pairs and a sine without its cosine. The last column holds that sine.
+        """,
+    ),
 )
 def any_sinusoidal(length, dim, *, exponent="", power="", start="", waves="", table=""):
     t = torch.arange(length)[:, None].float()
@@ -1454,67 +1308,46 @@ telling_permutation = Task(
 
 
 @telling_permutation.made_of(
-    orders={
-        "without last": Wrong(
-            "the exchange of the last two positions is not tried",
-            """One of the layers knows the last position and no other. Where does your loop end?""",
-            GONE,
-        ),
-        "without first": Wrong(
-            "the exchange of the first two positions is not tried",
-            """One of the layers knows the first position and no other. Where does your loop begin?""",
-            GONE,
-        ),
-        "in pairs": Wrong(
-            "only the exchanges 0 with 1, 2 with 3 and so on are tried",
-            """A layer that knows positions as 0 0 1 1 2 2 sees the same after each of these. Try *all*
-            neighbours.""",
-            GONE,
-        ),
-        "fixed": Wrong(
-            "a few fixed permutations are tried, such as a reversal and a shift",
-            """Some layers notice none of these. Every permutation can be made of exchanges of two
-            neighbours: which should be tried, then?""",
-            GONE,
-        ),
-        "features": Wrong(
-            "the features are permuted instead of the positions",
-            """Rows are positions. Which index of x are you permuting?""",
-            GONE,
-        ),
-    },
-    side={
-        "unmoved": Wrong(
-            "what is compared differs for every permutation and every layer",
-            """The output for the permuted input is to be compared with the *permuted* output for the input.
-            An equivariant layer, too, gives something else when its input is permuted.""",
-            GONE,
-        ),
-        "agreeing": Wrong(
-            "a permutation comes back to which the layer *is* equivariant",
-            """Asked for is one that makes a difference. Which way round is your comparison?""",
-            GONE,
-        ),
-    },
+    orders=wrongs(
+        GONE,
+        """
+        without last: the exchange of the last two positions is not tried
+            One of the layers knows the last position and no other. Where does your loop end?
+        without first: the exchange of the first two positions is not tried
+            One of the layers knows the first position and no other. Where does your loop begin?
+        in pairs: only the exchanges 0 with 1, 2 with 3 and so on are tried
+            A layer that knows positions as 0 0 1 1 2 2 sees the same after each of these. Try *all*
+            neighbours.
+        fixed: a few fixed permutations are tried, such as a reversal and a shift
+            Some layers notice none of these. Every permutation can be made of exchanges of two neighbours:
+            which should be tried, then?
+        features: the features are permuted instead of the positions
+            Rows are positions. Which index of x are you permuting?
+        """,
+    ),
+    side=wrongs(
+        GONE,
+        """
+        unmoved: what is compared differs for every permutation and every layer
+            The output for the permuted input is to be compared with the *permuted* output for the input. An
+            equivariant layer, too, gives something else when its input is permuted.
+        agreeing: a permutation comes back to which the layer *is* equivariant
+            Asked for is one that makes a difference. Which way round is your comparison?
+        """,
+    ),
     compared=COMPARED,
     tolerance=TOLERANCES,
-    form={
-        "pair": Wrong(
-            "the two positions come back that are to be exchanged, and not the whole permutation",
-            """A permutation of six positions has six numbers: where each row is taken from.""",
-            GONE,
-        ),
-        "yes": Wrong(
-            "True comes back instead of the permutation",
-            """Asked for is the permutation itself, not whether there is one.""",
-            GONE,
-        ),
-        "rows": Wrong(
-            "the permuted input comes back instead of the permutation",
-            """Asked for are the numbers by which x was permuted.""",
-            GONE,
-        ),
-    },
+    form=wrongs(
+        GONE,
+        """
+        pair: the two positions come back that are to be exchanged, and not the whole permutation
+            A permutation of six positions has six numbers: where each row is taken from.
+        yes: True comes back instead of the permutation
+            Asked for is the permutation itself, not whether there is one.
+        rows: the permuted input comes back instead of the permutation
+            Asked for are the numbers by which x was permuted.
+        """,
+    ),
 )
 def any_telling(layer, x, *, orders="", side="", compared="", tolerance="", form=""):
     length = x.shape[1] if orders == "features" else len(x)
@@ -1715,103 +1548,63 @@ rotary = Task(
 @rotary.made_of(
     exponent=_exponents(ROTARY),
     power=_powers(ROTARY),
-    pairing={
-        "halves": Wrong(
-            "the wrong pairs are rotated: feature i with feature i + D/2",
-            """Many programs pair the two halves, and it works as well; but weights trained with one pairing
-            do not fit the other. Here neighbours are a pair: features 0 and 1, then 2 and 3.""",
-            ROTARY,
-        ),
-        "not interleaved": Wrong(
-            "the rotated pairs are not put back where they were",
-            """You have split the features into even and odd ones and rotated the right pairs. Then you put
-            all the first ones before all the second ones. In the output neighbours are to be a pair
-            again.""",
-            ROTARY,
-        ),
-        "interleaved": Wrong(
-            "the halves are paired, and come back interleaved",
-            """The features that are taken as a pair have to come back to the places they came from. Here
-            these are neighbours, both times.""",
-            ROTARY,
-        ),
-        "exchanged": Wrong(
-            "the two features of a pair have changed places",
-            """The point (a, b) begins with the even feature. At position 0 nothing may change.""",
-            ROTARY,
-        ),
-    },
-    turn={
-        "backwards": Wrong(
-            "the rotation goes the other way round",
-            """Mind the minus sign. Turned by a right angle, the pair (1, 0) becomes (0, 1), not (0, -1).""",
-            ROTARY,
-        ),
-        "no minus": Wrong(
-            "the minus sign is missing",
-            """Without it this is no rotation, and the length of a vector changes. One of the four products is
-            subtracted. Which?""",
-            ROTARY,
-        ),
-        "mirrored": Wrong(
-            "the second feature of each pair has the opposite sign",
-            """A turn by 0 must leave everything as it is. Put an angle of 0 into your two lines.""",
-            ROTARY,
-        ),
-        "sine first": Wrong(
-            "sine and cosine are exchanged",
-            """A turn by 0 must leave everything as it is, and the cosine of 0 is 1. Which of the two is
-            multiplied by a in the first line?""",
-            ROTARY,
-        ),
-        "overwritten": Wrong(
-            "the second of a pair is made from the first one as it is already turned",
-            """Both lines of the formula speak of the old a and the old b. Yours has overwritten a before it
-            is used for the second time. Keep the old ones, and write into a new tensor.""",
-            ROTARY,
-        ),
-        "cosines only": Wrong(
-            "the features are multiplied by cosines and sines, and the pair is not mixed",
-            """A turned point has something of a and of b in both its coordinates. The formula has four
-            products, two in each line.""",
-            ROTARY,
-        ),
-        "added": Wrong(
-            "the sinusoids are added instead of turning the pairs",
-            """Added sinusoids shift a vector; here each pair of features is to be turned about the origin. A
-            rotation keeps the norm, so compare the norms before and after.""",
-            ROTARY,
-        ),
-    },
-    positions_used={
-        "rows": Wrong(
-            "the given positions are not used: rows are counted from 0",
-            """A decoder that has kept earlier keys asks for position 17 with a single row. Which row a vector
-            stands in does not say where it stands in the sequence; `positions` does.""",
-            ROTARY,
-        ),
-        "from one": Wrong(
-            "positions are counted from 1",
-            """At position 0 the angle is 0, and nothing is turned. The given positions need nothing added to
-            them.""",
-            ROTARY,
-        ),
-        "from the first": Wrong(
-            "positions are counted from that of the first row",
-            """Then the first row is never turned. The angle belongs to the position as it is given.""",
-            ROTARY,
-        ),
-        "turns": Wrong(
-            "the angles are counted in full turns: there is a factor of 2π too many",
-            """The angle of the first pair is the position itself, and `sin` and `cos` take it so.""",
-            ROTARY,
-        ),
-        "degrees": Wrong(
-            "the angles are taken for degrees",
-            """`sin` and `cos` want an angle as the formula has it, and nothing needs to be converted.""",
-            ROTARY,
-        ),
-    },
+    pairing=wrongs(
+        ROTARY,
+        """
+        halves: the wrong pairs are rotated: feature i with feature i + D/2
+            Many programs pair the two halves, and it works as well; but weights trained with one pairing do
+            not fit the other. Here neighbours are a pair: features 0 and 1, then 2 and 3.
+        not interleaved: the rotated pairs are not put back where they were
+            You have split the features into even and odd ones and rotated the right pairs. Then you put all
+            the first ones before all the second ones. In the output neighbours are to be a pair again.
+        interleaved: the halves are paired, and come back interleaved
+            The features that are taken as a pair have to come back to the places they came from. Here these
+            are neighbours, both times.
+        exchanged: the two features of a pair have changed places
+            The point (a, b) begins with the even feature. At position 0 nothing may change.
+        """,
+    ),
+    turn=wrongs(
+        ROTARY,
+        """
+        backwards: the rotation goes the other way round
+            Mind the minus sign. Turned by a right angle, the pair (1, 0) becomes (0, 1), not (0, -1).
+        no minus: the minus sign is missing
+            Without it this is no rotation, and the length of a vector changes. One of the four products is
+            subtracted. Which?
+        mirrored: the second feature of each pair has the opposite sign
+            A turn by 0 must leave everything as it is. Put an angle of 0 into your two lines.
+        sine first: sine and cosine are exchanged
+            A turn by 0 must leave everything as it is, and the cosine of 0 is 1. Which of the two is
+            multiplied by a in the first line?
+        overwritten: the second of a pair is made from the first one as it is already turned
+            Both lines of the formula speak of the old a and the old b. Yours has overwritten a before it is
+            used for the second time. Keep the old ones, and write into a new tensor.
+        cosines only: the features are multiplied by cosines and sines, and the pair is not mixed
+            A turned point has something of a and of b in both its coordinates. The formula has four
+            products, two in each line.
+        added: the sinusoids are added instead of turning the pairs
+            Added sinusoids shift a vector; here each pair of features is to be turned about the origin. A
+            rotation keeps the norm, so compare the norms before and after.
+        """,
+    ),
+    positions_used=wrongs(
+        ROTARY,
+        """
+        rows: the given positions are not used: rows are counted from 0
+            A decoder that has kept earlier keys asks for position 17 with a single row. Which row a vector
+            stands in does not say where it stands in the sequence; `positions` does.
+        from one: positions are counted from 1
+            At position 0 the angle is 0, and nothing is turned. The given positions need nothing added to
+            them.
+        from the first: positions are counted from that of the first row
+            Then the first row is never turned. The angle belongs to the position as it is given.
+        turns: the angles are counted in full turns: there is a factor of 2π too many
+            The angle of the first pair is the position itself, and `sin` and `cos` take it so.
+        degrees: the angles are taken for degrees
+            `sin` and `cos` want an angle as the formula has it, and nothing needs to be converted.
+        """,
+    ),
 )
 def any_rotary(x, positions, *, exponent="", power="", pairing="", turn="", positions_used=""):
     t = positions.to(x.dtype)
@@ -1952,134 +1745,80 @@ alibi_slopes = Task(
 
 
 @alibi_slopes.made_of(
-    geometric={
-        "from zero": Wrong(
-            "the first slope is 1: heads are counted from 0",
-            """Heads are counted from 1 here. For eight heads the first slope is one half, and the last is
-            2 to the power of -8.""",
-            ALIBI,
-        ),
-        "halved": Wrong(
-            "every slope is half of the one before, whatever the number of heads",
-            """That is right for eight heads. With 16 the slopes lie closer together, with two farther apart:
-            the last slope of any power of two is 2 to the power of -8.""",
-            ALIBI,
-        ),
-        "linear": Wrong(
-            "the slopes are evenly spaced",
-            """Each slope is the one before *times* a factor, not minus a number.""",
-            ALIBI,
-        ),
-        "not divided": Wrong(
-            "the exponent is not divided by the number of heads",
-            """The last exponent is -8, for any power of two. Yours goes on far beyond.""",
-            ALIBI,
-        ),
-        "growing": Wrong(
-            "the exponent is positive",
-            """The slopes are 2 to the power of a *negative* number: at most 1, and falling.""",
-            ALIBI,
-        ),
-        "base e": Wrong(
-            "the base is wrong: e instead of 2",
-            """`exp` is a power of e. The formula has a power of 2.""",
-            ALIBI,
-        ),
-        "reciprocal": Wrong(
-            "the exponent is the inverse: the number of heads stands above, and the head below",
-            """In -8h/H the number of the head stands above the fraction bar. For 8 heads the exponents are
-            -1, -2, -3 and so on.""",
-            ALIBI,
-        ),
-        "backwards": Wrong(
-            "the flattest slope comes first",
-            """Head 1 has the steepest slope: for eight heads one half.""",
-            ALIBI,
-        ),
-        "whole": Wrong(
-            "the exponents are rounded to whole numbers",
-            """With 16 heads the exponents are halves: -1/2, -1, -3/2. `//` rounds them.""",
-            ALIBI,
-        ),
-    },
-    between={
-        "plain": Wrong(
-            "the formula for powers of two is used for all head counts",
-            """It gives slopes for any number, and reasonable ones. But the authors' program has others if the
-            number of heads is no power of two, and so has this task: read on after the formula.""",
-            ALIBI,
-        ),
-        "wrong places": Wrong(
-            "the slopes in between are taken from the wrong places: they are the old ones once more",
-            """Every second slope of the doubled number of heads is one that you have already. Print both
-            lists for 2 and 4. Which ones are new?""",
-            ALIBI,
-        ),
-        "without a step": Wrong(
-            "the slopes in between are taken one after the other",
-            """Of the slopes for twice as many heads every second one is there already. Write down those for 2
-            and for 4 heads: which are new?""",
-            ALIBI,
-        ),
-        "cut off": Wrong(
-            "the slopes are those of the next larger power of two, cut off",
-            """You go up to the next power of two and take its first slopes. Go down to the next smaller one,
-            take all its slopes, and fill up what is missing.""",
-            ALIBI,
-        ),
-        "every second": Wrong(
-            "every second slope of the next larger power of two comes first, then the others",
-            """What comes first is all the slopes of the smaller power of two: every second of the larger
-            one's, but from the *second* on.""",
-            ALIBI,
-        ),
-        "last": Wrong(
-            "the slopes in between are taken from the end",
-            """Of the slopes that are new, the first are taken, as many as are needed.""",
-            ALIBI,
-        ),
-        "double of the heads": Wrong(
-            "the slopes in between are those of twice as many heads as are asked for",
-            """It is the power of two that is doubled, so that the new slopes lie between the old ones.""",
-            ALIBI,
-        ),
-        "missing": Wrong(
-            "the slopes of the smaller power of two are all that comes back",
-            """Each head needs a slope. What is missing comes from twice as many heads.""",
-            ALIBI,
-        ),
-        "all": Wrong(
-            "more slopes come back than there are heads",
-            """Only as many are taken from the doubled number of heads as are missing.""",
-            ALIBI,
-        ),
-    },
-    order={
-        "sorted": Wrong(
-            "the slopes are sorted",
-            """The right slopes, in another order. The slopes in between come last, behind those of the power
-            of two, as in the code that goes with the paper. A trained head needs its own slope.""",
-            ALIBI,
-        ),
-        "new first": Wrong(
-            "the slopes in between come first",
-            """They come last, behind those of the power of two.""",
-            ALIBI,
-        ),
-    },
-    sign={
-        "negative": Wrong(
-            "the slopes are negative",
-            """The minus sign is in the bias, which is minus slope times distance. The slopes themselves are
-            positive.""",
-            ALIBI,
-        ),
-        "exponents": Wrong(
-            "the exponents come back, and not the powers of 2",
-            """-8h/H is what 2 is raised to.""",
-            ALIBI,
-        ),
-    },
+    geometric=wrongs(
+        ALIBI,
+        """
+        from zero: the first slope is 1: heads are counted from 0
+            Heads are counted from 1 here. For eight heads the first slope is one half, and the last is 2 to
+            the power of -8.
+        halved: every slope is half of the one before, whatever the number of heads
+            That is right for eight heads. With 16 the slopes lie closer together, with two farther apart:
+            the last slope of any power of two is 2 to the power of -8.
+        linear: the slopes are evenly spaced
+            Each slope is the one before *times* a factor, not minus a number.
+        not divided: the exponent is not divided by the number of heads
+            The last exponent is -8, for any power of two. Yours goes on far beyond.
+        growing: the exponent is positive
+            The slopes are 2 to the power of a *negative* number: at most 1, and falling.
+        base e: the base is wrong: e instead of 2
+            `exp` is a power of e. The formula has a power of 2.
+        reciprocal: the exponent is the inverse: the number of heads stands above, and the head below
+            In -8h/H the number of the head stands above the fraction bar. For 8 heads the exponents are -1,
+            -2, -3 and so on.
+        backwards: the flattest slope comes first
+            Head 1 has the steepest slope: for eight heads one half.
+        whole: the exponents are rounded to whole numbers
+            With 16 heads the exponents are halves: -1/2, -1, -3/2. `//` rounds them.
+        """,
+    ),
+    between=wrongs(
+        ALIBI,
+        """
+        plain: the formula for powers of two is used for all head counts
+            It gives slopes for any number, and reasonable ones. But the authors' program has others if the
+            number of heads is no power of two, and so has this task: read on after the formula.
+        wrong places: the slopes in between are taken from the wrong places: they are the old ones once more
+            Every second slope of the doubled number of heads is one that you have already. Print both lists
+            for 2 and 4. Which ones are new?
+        without a step: the slopes in between are taken one after the other
+            Of the slopes for twice as many heads every second one is there already. Write down those for 2
+            and for 4 heads: which are new?
+        cut off: the slopes are those of the next larger power of two, cut off
+            You go up to the next power of two and take its first slopes. Go down to the next smaller one,
+            take all its slopes, and fill up what is missing.
+        every second: every second slope of the next larger power of two comes first, then the others
+            What comes first is all the slopes of the smaller power of two: every second of the larger
+            one's, but from the *second* on.
+        last: the slopes in between are taken from the end
+            Of the slopes that are new, the first are taken, as many as are needed.
+        double of the heads: the slopes in between are those of twice as many heads as are asked for
+            It is the power of two that is doubled, so that the new slopes lie between the old ones.
+        missing: the slopes of the smaller power of two are all that comes back
+            Each head needs a slope. What is missing comes from twice as many heads.
+        all: more slopes come back than there are heads
+            Only as many are taken from the doubled number of heads as are missing.
+        """,
+    ),
+    order=wrongs(
+        ALIBI,
+        """
+        sorted: the slopes are sorted
+            The right slopes, in another order. The slopes in between come last, behind those of the power
+            of two, as in the code that goes with the paper. A trained head needs its own slope.
+        new first: the slopes in between come first
+            They come last, behind those of the power of two.
+        """,
+    ),
+    sign=wrongs(
+        ALIBI,
+        """
+        negative: the slopes are negative
+            The minus sign is in the bias, which is minus slope times distance. The slopes themselves are
+            positive.
+        exponents: the exponents come back, and not the powers of 2
+            -8h/H is what 2 is raised to.
+        """,
+    ),
 )
 def any_slopes(num_heads, *, geometric="", between="", order="", sign=""):
     power = 2 ** (num_heads.bit_length() - 1)
@@ -2216,157 +1955,92 @@ alibi_bias = Task(
 
 
 @alibi_bias.made_of(
-    sign={
-        "positive": Wrong(
-            "far keys are preferred: the sign is wrong",
-            """The bias is added to the scores, and a larger score means more weight. Which keys should
-            lose?""",
-            ALIBI,
-        ),
-    },
-    distance={
-        "signed": Wrong(
-            "keys after the query are preferred: a distance has no sign",
-            """Query minus key is negative for a key that comes after the query, and minus that is a reward.
-            Both neighbours are at distance 1.""",
-            ALIBI,
-        ),
-        "key minus query": Wrong(
-            "keys before the query are preferred: a distance has no sign",
-            """Key minus query is negative for a key that comes before the query, and minus that is a reward.
-            Both neighbours are at distance 1.""",
-            ALIBI,
-        ),
-        "past": Wrong(
-            "keys after the query get no bias",
-            """That they may not be seen is the business of a mask. Here they are at a distance like all
-            others.""",
-            ALIBI,
-        ),
-        "future": Wrong(
-            "keys before the query get no bias",
-            """They are at a distance like all others: the distance counts on both sides.""",
-            ALIBI,
-        ),
-        "masked": Wrong(
-            "keys after the query are masked",
-            """Minus infinity forbids them altogether. That is the business of a mask, and not every layer has
-            one. Here they are at a distance like all others.""",
-            ALIBI,
-        ),
-        "squared": Wrong(
-            "the distance is squared",
-            """The L in ALiBi is for linear: twice as far, twice the penalty.""",
-            ALIBI,
-        ),
-        "root": Wrong(
-            "the root of the distance is taken",
-            """The L in ALiBi is for linear: twice as far, twice the penalty.""",
-            ALIBI,
-        ),
-        "from one": Wrong(
-            "the query's own position is at distance 1",
-            """From a position to itself is no step at all.""",
-            ALIBI,
-        ),
-        "key": Wrong(
-            "the number of the key takes the place of the distance",
-            """Distance means from the query to the key, so it is different for each query.""",
-            ALIBI,
-        ),
-        "share": Wrong(
-            "the distance is divided by the number of keys",
-            """A step is a step, however long the sequence is.""",
-            ALIBI,
-        ),
-        "one": Wrong(
-            "all other positions are at the same distance",
-            """A key two steps away is to lose twice as much as a neighbour.""",
-            ALIBI,
-        ),
-    },
-    aligned={
-        "start": Wrong(
-            "queries and keys are aligned at the start",
-            """With fewer queries than keys, the queries are the last positions. Where does the last query
-            stand, and which key is at distance 0 from it?""",
-            LAST_QUERIES,
-        ),
-        "one more": Wrong(
-            "the queries stand one position too late",
-            """The last query stands at the last position, and that of the last key is one less than the
-            number of keys.""",
-            LAST_QUERIES,
-        ),
-        "one less": Wrong(
-            "the queries stand one position too early",
-            """The last query stands at the last position, that of the last key, and is at distance 0 from
-            it.""",
-            LAST_QUERIES,
-        ),
-        "wrong side": Wrong(
-            "the offset is subtracted where it should be added",
-            """With fewer queries than keys, the queries are the last positions: their numbers are larger than
-            those of their rows.""",
-            LAST_QUERIES,
-        ),
-    },
-    form={
-        "transposed": Wrong(
-            "keys stand in rows and queries in columns",
-            """As in the scores to which it is added: a row for each query, a column for each key.""",
-            ALIBI,
-        ),
-        "summed": Wrong(
-            "the tables of the heads are added up",
-            """Each head has a table of its own.""",
-            ALIBI,
-        ),
-        "heads last": Wrong(
-            "the heads stand in the last dimension",
-            """As in the scores to which it is added: heads first, then queries, then keys.""",
-            ALIBI,
-        ),
-        "batch": Wrong(
-            "there is a dimension too many in front",
-            """Heads, queries, keys: three dimensions. A batch broadcasts by itself.""",
-            ALIBI,
-        ),
-    },
-    slope={
-        "over keys": Wrong(
-            "the slopes are spread over keys instead of heads",
-            """`slopes * distance` lines the slopes up with the last dimension, which is that of the keys.
-            Each head has one slope for all its queries and keys. Which shape must the slopes have?""",
-            ALIBI,
-        ),
-        "over queries": Wrong(
-            "the slopes are spread over queries instead of heads",
-            """With one new dimension behind them the slopes line up with the queries. Each head has one slope
-            for all its queries and keys.""",
-            ALIBI,
-        ),
-        "divided": Wrong(
-            "the distance is divided by the slope",
-            """The steeper the slope, the larger the penalty: multiply.""",
-            ALIBI,
-        ),
-        "unused": Wrong(
-            "the slopes are not used",
-            """Each head has its own, so that some look near and others far.""",
-            ALIBI,
-        ),
-        "formula": Wrong(
-            "the slopes are computed anew; those that are given are not used",
-            """`slopes` may be any positive numbers. Take them as they come.""",
-            ALIBI,
-        ),
-        "first": Wrong(
-            "all heads have the slope of the first",
-            """Each head has its own, so that some look near and others far.""",
-            ALIBI,
-        ),
-    },
+    sign=wrongs(
+        ALIBI,
+        """
+        positive: far keys are preferred: the sign is wrong
+            The bias is added to the scores, and a larger score means more weight. Which keys should lose?
+        """,
+    ),
+    distance=wrongs(
+        ALIBI,
+        """
+        signed: keys after the query are preferred: a distance has no sign
+            Query minus key is negative for a key that comes after the query, and minus that is a reward.
+            Both neighbours are at distance 1.
+        key minus query: keys before the query are preferred: a distance has no sign
+            Key minus query is negative for a key that comes before the query, and minus that is a reward.
+            Both neighbours are at distance 1.
+        past: keys after the query get no bias
+            That they may not be seen is the business of a mask. Here they are at a distance like all
+            others.
+        future: keys before the query get no bias
+            They are at a distance like all others: the distance counts on both sides.
+        masked: keys after the query are masked
+            Minus infinity forbids them altogether. That is the business of a mask, and not every layer has
+            one. Here they are at a distance like all others.
+        squared: the distance is squared
+            The L in ALiBi is for linear: twice as far, twice the penalty.
+        root: the root of the distance is taken
+            The L in ALiBi is for linear: twice as far, twice the penalty.
+        from one: the query's own position is at distance 1
+            From a position to itself is no step at all.
+        key: the number of the key takes the place of the distance
+            Distance means from the query to the key, so it is different for each query.
+        share: the distance is divided by the number of keys
+            A step is a step, however long the sequence is.
+        one: all other positions are at the same distance
+            A key two steps away is to lose twice as much as a neighbour.
+        """,
+    ),
+    aligned=wrongs(
+        LAST_QUERIES,
+        """
+        start: queries and keys are aligned at the start
+            With fewer queries than keys, the queries are the last positions. Where does the last query
+            stand, and which key is at distance 0 from it?
+        one more: the queries stand one position too late
+            The last query stands at the last position, and that of the last key is one less than the number
+            of keys.
+        one less: the queries stand one position too early
+            The last query stands at the last position, that of the last key, and is at distance 0 from it.
+        wrong side: the offset is subtracted where it should be added
+            With fewer queries than keys, the queries are the last positions: their numbers are larger than
+            those of their rows.
+        """,
+    ),
+    form=wrongs(
+        ALIBI,
+        """
+        transposed: keys stand in rows and queries in columns
+            As in the scores to which it is added: a row for each query, a column for each key.
+        summed: the tables of the heads are added up
+            Each head has a table of its own.
+        heads last: the heads stand in the last dimension
+            As in the scores to which it is added: heads first, then queries, then keys.
+        batch: there is a dimension too many in front
+            Heads, queries, keys: three dimensions. A batch broadcasts by itself.
+        """,
+    ),
+    slope=wrongs(
+        ALIBI,
+        """
+        over keys: the slopes are spread over keys instead of heads
+            `slopes * distance` lines the slopes up with the last dimension, which is that of the keys. Each
+            head has one slope for all its queries and keys. Which shape must the slopes have?
+        over queries: the slopes are spread over queries instead of heads
+            With one new dimension behind them the slopes line up with the queries. Each head has one slope
+            for all its queries and keys.
+        divided: the distance is divided by the slope
+            The steeper the slope, the larger the penalty: multiply.
+        unused: the slopes are not used
+            Each head has its own, so that some look near and others far.
+        formula: the slopes are computed anew; those that are given are not used
+            `slopes` may be any positive numbers. Take them as they come.
+        first: all heads have the slope of the first
+            Each head has its own, so that some look near and others far.
+        """,
+    ),
 )
 def any_bias(slopes, num_queries, num_keys, *, sign="", distance="", aligned="", form="", slope=""):
     shift = num_keys - num_queries
