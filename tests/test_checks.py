@@ -106,7 +106,7 @@ def test_every_single_mistake_fails_and_is_told_what_it_is(task):
 @each_task
 def test_two_mistakes_at_once_are_told_at_least_one_true_thing(task):
     pairs = list(task.combinations(2))
-    for pair in random.Random(0).sample(pairs, min(len(pairs), 12)):
+    for pair in random.Random(0).sample(pairs, min(len(pairs), 4)):
         result = verdict(task, pair, refusing=False)
         if result.passed:  # two wrongs that make a right
             continue
@@ -280,8 +280,9 @@ def test_a_message_never_holds_a_right_answer_but_the_pencil_cases(task):
     assert not result.passed
     facts = "\n".join(s.text() for s in result.sections if type(s).__name__ in ("Facts", "Pictures"))
     for number in numbers_in(rights):
-        if number == number and abs(number) not in (0.0, 1.0, math.inf) and abs(number) > 1e-3:
-            assert f"{number:.4g}" not in facts.split(), number
+        written = f"{number:.4g}"
+        if len(written.strip("-0.")) > 2:  # 0, 1 and 0.5 may stand there for another reason
+            assert written not in facts.split(), number
 
 
 def test_the_unsolved_release_fails_every_check():

@@ -662,6 +662,7 @@ def _layers(seed: int, x: Tensor) -> Layers:
             lambda x: attend(x[x[:, feature].argsort()]),
             "invariant",
         ),
+        "the sum of all numbers": (lambda x: x[:1] * 0 + x.sum(), "invariant"),
         "five fixed queries that attend to the input": (lambda x: attend(memory, x), "invariant"),
         "the input attends to a fixed memory": (lambda x: attend(x, memory), "equivariant"),
         "self-attention to all positions but one's own": (
