@@ -2,11 +2,14 @@
 
 import csv
 import math
+import shutil
+import sqlite3
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
+from nbgrader.api import Gradebook
 
 from attncourse import checks
 from attncourse.grading.__main__ import main
@@ -128,6 +131,58 @@ def test_nothing_is_overwritten(there, course, tmp_path, capsys):
     assert "nothing is overwritten" in capsys.readouterr().err
     assert path.read_text() == "mine"
     assert len(list(tmp_path.rglob("*"))) == len(path.relative_to(tmp_path).parts)
+
+
+def test_a_second_unit_joins_the_first(course, tmp_path, capsys):
+    simulate(tmp_path / "class", "--students", "2")
+    first = truth(tmp_path / "class")
+    assert main(["simulate", "masking", "--out", str(tmp_path / "class"), "--students", "3"]) == 0
+    assert truth(tmp_path / "class")[: len(first)] == first
+    assert len(list((tmp_path / "class").glob("*/masking/masking.ipynb"))) == 3
+    assert {row["assignment"] for row in truth(tmp_path / "class")} == {UNIT, "masking"}
+    with pytest.raises(SystemExit):
+        simulate(tmp_path / "class", "--students", "2")
+    assert f"has {UNIT} already, and nothing is overwritten" in capsys.readouterr().err
+
+
+def test_a_rehearsal_is_removed_and_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("solutions", "exercises"):
+        (tmp_path / name / UNIT).mkdir(parents=True)
+        shutil.copy(ROOT / name / UNIT / f"{UNIT}.ipynb", tmp_path / name / UNIT)
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
+    with sqlite3.connect(tmp_path / "gradebook.db") as database:
+        database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert main(["simulate", UNIT, "--students", "3"]) == 0
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db", "attncourse") as gradebook:
+        gradebook.add_assignment(UNIT)
+        for student in ("student-001", "student-002", "student-003", "real"):
+            gradebook.add_student(student)
+            gradebook.add_submission(UNIT, student)
+    real = tmp_path / "submitted" / "real" / UNIT / f"{UNIT}.ipynb"
+    mine = tmp_path / "submitted" / "student-003" / UNIT / f"{UNIT}.ipynb"
+    graded = [
+        tmp_path / step / "student-001" / UNIT / "x" for step in ("autograded", "feedback", "submitted")
+    ]
+    for path in (real, *graded[:2]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    mine.write_text("handed in by somebody of that name")
+    assert main(["simulate", "--remove"]) == 1
+    assert "student-003/permutation was changed since, and stays" in capsys.readouterr().out
+    names = {path.relative_to(tmp_path).parts[1] for path in tmp_path.glob("*/*/*/*")}
+    assert names == {"student-003", "real"}
+    assert {row["student_id"] for row in truth(tmp_path / "submitted")} == {"student-003"}
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db", "attncourse") as gradebook:
+        assert {one.id for one in gradebook.students} == {"student-003", "real"}
+    for path in (real, mine):
+        shutil.rmtree(path.parents[1])
+    assert main(["simulate", "--remove"]) == 0
+    after = {path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".nbgrader.log"}
+    assert (
+        after - {tmp_path / "grades.csv", tmp_path / "grades_by_task.csv", tmp_path / "total.csv"} == before
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ from attncourse.grading.trouble import advice
 DESCRIPTION = """\
 Grade the notebooks submitted/<student>/<unit>/<unit>.ipynb of the course in the
 current folder: run them with nbgrader, write feedback for every student into
-feedback/, everyone's marks into grades.csv and grades_by_task.csv and a report on
-the class into reports/, and print a table of the marks and what is in the way.
+feedback/, everyone's marks into grades.csv, grades_by_task.csv and total.csv and
+reports on the class into reports/, and print a table of the marks and what is in the way.
 
 A submission that was graded is graded again only if it was changed, or the
 exercise, or this package with its checks (--force for another reason, such as
@@ -38,7 +38,7 @@ a changed nbgrader_config.py). A run that was interrupted, however it was, goes
 on where it stopped. Marks and comments given by hand are kept."""
 
 # What else there is to do, each in the module of its name.
-COMMANDS = ("collect", "release", "simulate")
+COMMANDS = ("collect", "export", "release", "similar", "simulate")
 
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
@@ -224,6 +224,7 @@ class Run:
         if self.submissions:
             print(f"Marks: {' and '.join(self.course.export())}.", end=" ")
             print(f"Feedback: {self.course.folders.feedback_directory}/.")
+            written.append(shown(self.course.term().write(self.course.reports)))
             print(f"How the class did: {' and '.join(name for name in written if name.endswith('.html'))}.")
 
     def conclude(self) -> int:

@@ -13,10 +13,12 @@ import json
 import logging
 import os
 import pickle
+import re
 import sysconfig
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,20 +28,23 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGrader
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import is_grade, parse_utc, rmtree
+from nbgrader.utils import is_grade, is_solution, parse_utc, rmtree
 from traitlets.config import Config
 from traitlets.utils.importstring import import_item
 
+from attncourse.checks.task import registry
 from attncourse.grading import leftovers, rules
+from attncourse.grading.answers import right_answers, source_of
 from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.by_hand import set_aside
-from attncourse.grading.export import TaskMarks, UnitMarks, mark
-from attncourse.grading.feedback import fingerprint
+from attncourse.grading.export import TaskMarks, TotalMarks, UnitMarks, everyone, mark
+from attncourse.grading.feedback import PASSAGE, fingerprint
 from attncourse.grading.harmless import one_line
 from attncourse.grading.job import Files, Graded, Job, Limits, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.release import adapt
 from attncourse.grading.sanitise import file_name
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
+from attncourse.grading.term import Term, UnitResults
 from attncourse.grading.trouble import advice
 
 LOG = ".nbgrader.log"
@@ -328,8 +333,107 @@ class Course:
         """Write everyone's marks, by unit and by task, and return the names of the files."""
         UnitMarks(parent=self.app).export(self.gradebook)
         TaskMarks(parent=self.app).export(self.gradebook)
+        TotalMarks(parent=self.app).export(self.gradebook)
         self.gradebook.db.remove()
-        return ["grades.csv", "grades_by_task.csv"]
+        return ["grades.csv", "grades_by_task.csv", "total.csv"]
+
+    def forget(self, submission: Submission) -> None:
+        """Remove all that a submission came to, its marks too; of the student, what nobody has entered."""
+        for step in ("autograded", "feedback"):
+            folder = self._output(step, submission)
+            for place in (folder, _before(folder)):
+                if place.exists():
+                    rmtree(str(place))
+        with suppress(MissingEntry):
+            self.gradebook.remove_submission(submission.unit, submission.student)
+        try:
+            student = self.gradebook.find_student(submission.student)
+        except MissingEntry:
+            return
+        finally:
+            self.gradebook.db.remove()
+        entered = [student.first_name, student.last_name, student.email]
+        if not any(entered) and not self.gradebook.student_submissions(submission.student):
+            self.gradebook.remove_student(submission.student)
+        self.gradebook.db.remove()
+
+    def outputs(self, student: str) -> list[Path]:
+        """The folders that grading makes for a student."""
+        return [self._step(step) / student for step in ("autograded", "feedback")]
+
+    def write_anew(self, units: Iterable[str]) -> None:
+        """Write the tables and the report on the term anew, or remove them where nobody is left."""
+        marked, _ = everyone(self.gradebook)
+        for unit in set(units) - marked.keys():
+            for kind in ("html", "csv"):
+                (self.reports / f"{unit}.{kind}").unlink(missing_ok=True)
+        written = [*map(Path, self.export()), self.term().write(self.reports)]
+        if not marked:
+            for path in [*written, self.reports / "similar.html"]:
+                path.unlink(missing_ok=True)
+            for folder in (self.reports, *map(self._step, ("autograded", "feedback", "submitted"))):
+                if folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
+
+    def term(self) -> Term:
+        """The class over all units, as the gradebook and the graded notebooks have it."""
+        points, scores = everyone(self.gradebook, self.rules.units)
+        people = {
+            one.id: " ".join(filter(None, [one.first_name, one.last_name])) for one in self.gradebook.students
+        }
+        units = []
+        for unit in points:
+            marks, lost = {}, Counter[str]()
+            for row in self.gradebook.notebook_submissions(unit, unit):
+                student = row.student.id
+                if scores[unit].get(student) is None:
+                    continue
+                marks[student] = {one.name: mark(one) or 0.0 for one in row.grades}
+                submission = Submission(unit, student, self.submitted / student / unit)
+                for cell, passage in self._passages(submission).items():
+                    lost[passage] += sum(
+                        one.max_score - marks[student][cell] for one in row.grades if one.name == cell
+                    )
+            given = {student: value for student, value in scores[unit].items() if value is not None}
+            most = {one.name: one.max_score for one in self._cells_with_points(unit)}
+            units.append(UnitResults(unit, most, marks, given, +lost))
+        self.gradebook.db.remove()
+        return Term(people, units, self.rules)
+
+    def answers(self, unit: str) -> dict[str, dict[str, str]]:
+        """Everyone's code of a unit as it was graded last, by the names of the tasks' cells."""
+        found = {}
+        for path in sorted(self._step("autograded").glob(f"*/{unit}")):
+            student = path.parent.name
+            if notebook := self._graded_notebook(Submission(unit, student, path)):
+                found[student] = _answers(notebook)
+        return found
+
+    def known(self, unit: str) -> dict[str, list[str]]:
+        """What anybody can have as an answer: the release's, the solution's, and other right ones."""
+        solved = _answers(self._notebook(unit))
+        begin, end = r"### BEGIN SOLUTION", r"### END SOLUTION"
+        found = {
+            task: [source, re.sub(rf"(?s){begin}.*?{end}", "", source)] for task, source in solved.items()
+        }
+        for task in registry.values():
+            if task.unit == unit and task.name in found:
+                found[task.name] += [source_of(answer, task.name) for answer in right_answers(task)]
+        return found
+
+    def _cells_with_points(self, unit: str) -> list[Any]:
+        notebook = self.gradebook.find_notebook(unit, unit)
+        return [*notebook.grade_cells, *notebook.task_cells]
+
+    def _passages(self, submission: Submission) -> dict[str, str]:
+        """For each graded cell whose check names a passage of the book, that passage."""
+        notebook = self._graded_notebook(submission)
+        found = {}
+        for cell in notebook.cells if notebook else ():
+            said = str(cell.get("outputs", "")) if is_grade(cell) else ""
+            if passage := PASSAGE.search(said):
+                found[cell.metadata.nbgrader.grade_id] = passage[0]
+        return found
 
     def _record(
         self, submission: Submission, job: Job, graded: Graded, before: nbformat.NotebookNode | None
@@ -460,6 +564,11 @@ def _timestamp(files: Files) -> datetime.datetime | None:
         return parse_utc(files["timestamp.txt"].decode().strip())
     except (KeyError, ValueError, OverflowError):
         return None
+
+
+def _answers(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    cells = [cell for cell in notebook.cells if is_solution(cell) and cell.cell_type == "code"]
+    return {cell.metadata.nbgrader.grade_id: cell.source for cell in cells}
 
 
 def _before(folder: Path) -> Path:

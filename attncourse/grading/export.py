@@ -1,22 +1,43 @@
-"""Everyone's marks as tables, by nbgrader's own extension point.
+"""Everyone's marks as tables, by nbgrader's own extension point; and ``python -m attncourse.grading export``.
 
-nbgrader's own command writes them, too:
+nbgrader's own command writes the tables, too:
 ``nbgrader export --exporter=attncourse.grading.export.TaskMarks --to=grades_by_task.csv``.
 """
 
+import argparse
 import csv
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Gradebook
 from nbgrader.plugins import ExportPlugin
 
-from attncourse.grading.harmless import csv_cell
+from attncourse.grading import rules
+from attncourse.grading.harmless import csv_cell, one_line
+
+DESCRIPTION = """\
+Write everyone's marks: grades.csv, grades_by_task.csv and total.csv, with one row
+a student. Or fill in the marks of a unit where a learning platform expects them
+(--to and --template): in its own table as it exported it, whose ids and columns
+stay as they are. Or pack the feedback as it expects it (--feedback)."""
+
+TEMPLATE = """\
+the platform's own table: Moodle's grading worksheet, or the export of Canvas's or
+Brightspace's gradebook"""
 
 
 def mark(grade: Any) -> float | None:
     """The mark as it counts, None where neither a check nor a person has given one."""
     return None if grade.auto_score is None and grade.manual_score is None else grade.score
+
+
+def score(submission: Any) -> float | None:
+    """The points of a submission as they count, None where there is no mark."""
+    if not any(mark(grade) is not None for one in submission.notebooks for grade in one.grades):
+        return None
+    return max(0.0, submission.score - (submission.late_submission_penalty or 0.0))
 
 
 class UnitMarks(ExportPlugin):
@@ -32,21 +53,18 @@ class UnitMarks(ExportPlugin):
 
     def _rows(self, gradebook: Gradebook) -> Iterator[Sequence[Any]]:
         for assignment in sorted(gradebook.assignments, key=lambda one: one.name):
+            submissions = {one.student_id: one for one in assignment.submissions}
             for student in sorted(gradebook.students, key=lambda one: one.id):
                 person = [student.id, student.last_name, student.first_name, student.email]
-                timestamp = raw = penalty = score = None
-                try:
-                    submission = gradebook.find_submission(assignment.name, student.id)
-                except MissingEntry:
-                    pass
-                else:
-                    timestamp = submission.timestamp
-                    if any(mark(grade) is not None for one in submission.notebooks for grade in one.grades):
+                timestamp = raw = penalty = counts = None
+                submission = submissions.get(student.id)
+                if submission is not None:
+                    timestamp, counts = submission.timestamp, score(submission)
+                    if counts is not None:
                         raw, penalty = submission.score, submission.late_submission_penalty or 0.0
-                        score = max(0.0, raw - penalty)
                 yield [
                     *[assignment.name, assignment.duedate, timestamp, *person],
-                    *[raw, penalty, score, assignment.max_score],
+                    *[raw, penalty, counts, assignment.max_score],
                 ]
 
 
@@ -65,8 +83,78 @@ class TaskMarks(ExportPlugin):
                     yield [*row, mark(grade), grade.max_score]
 
 
+class TotalMarks(ExportPlugin):
+    """A table with one row for each student, a column for each unit, and the total in percent.
+
+    The total is by the rules of the course. A unit counts as soon as somebody has a mark in it.
+    """
+
+    def export(self, gradebook: Gradebook) -> None:
+        course = rules.read(Path())
+        points, marks = everyone(gradebook, course.units)
+        columns = ["student_id", "last_name", "first_name", "email", *points, "total"]
+        rows = []
+        for student in sorted(gradebook.students, key=lambda one: one.id):
+            own = {unit: marks[unit].get(student.id) for unit in points}
+            total = course.total(own, points)
+            person = [student.id, student.last_name, student.first_name, student.email]
+            rows.append([*person, *own.values(), None if total is None else round(total, 2)])
+        _write(self.to or "total.csv", columns, rows)
+
+
+def everyone(
+    gradebook: Gradebook, taught: Sequence[str] = ()
+) -> tuple[dict[str, float], dict[str, dict[str, float | None]]]:
+    """The points of every unit in which somebody has a mark, and everyone's marks in it."""
+    points: dict[str, float] = {}
+    marks: dict[str, dict[str, float | None]] = {}
+    for assignment in sorted(gradebook.assignments, key=lambda one: one.name):
+        own = {one.student_id: score(one) for one in assignment.submissions}
+        if (not taught or assignment.name in taught) and any(one is not None for one in own.values()):
+            points[assignment.name], marks[assignment.name] = assignment.max_score, own
+    return points, marks
+
+
 def _write(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with open(name, "w", newline="", encoding="utf-8") as file:
+    part = Path(f"{name}.part")
+    with part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(map(csv_cell, row) for row in rows)
+    part.replace(name)
+
+
+def main(arguments: Sequence[str]) -> int:
+    from attncourse.grading.course import Course
+    from attncourse.grading.upload import PLATFORMS, fill, pack
+
+    parser = argparse.ArgumentParser(
+        prog="python -m attncourse.grading export",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--to", choices=PLATFORMS, help="the learning platform")
+    parser.add_argument("--template", type=Path, metavar="CSV", help=TEMPLATE)
+    parser.add_argument("--unit", metavar="U", help="the unit; total for what it comes to, in percent")
+    parser.add_argument(
+        "--column", metavar="NAME", help="the heading of the column to fill, if it is not called as the unit"
+    )
+    parser.add_argument("--feedback", action="store_true", help="pack the pages of feedback, not the marks")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="what to write")
+    options = parser.parse_args(arguments)
+    course = Course.here(parser)
+    if not options.to:
+        print(f"{' and '.join(course.export())} are written.")
+        return 0
+    if not options.unit or not (options.template or (options.feedback and options.to != "moodle")):
+        parser.error("--to needs --unit and --template")
+    if options.unit != "total" or options.feedback:
+        course.chosen([options.unit], parser)
+    try:
+        lines = (pack if options.feedback else fill)(course, options)
+    except rules.Unusable as reason:
+        print(one_line(f"Nothing is written: {reason}."), file=sys.stderr)
+        return 1
+    for line in lines:
+        print(one_line(line))
+    return int(len(lines) > 1)

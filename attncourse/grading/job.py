@@ -135,7 +135,19 @@ class Failed:
 
 # Modules and packages of this package that give nobody a mark. What they write is written anew by every run.
 _WITHOUT_MARKS = {"toy", "plots", "interactive", "answers", "hostile", "simulate", "kit", "export", "report"}
-_WITHOUT_MARKS |= {"collect", "archives", "platforms", "roster", "tables", "feedback", "release", "rules"}
+_WITHOUT_MARKS |= {
+    "collect",
+    "archives",
+    "platforms",
+    "roster",
+    "tables",
+    "feedback",
+    "release",
+    "rules",
+    "term",
+    "upload",
+    "similar",
+}
 
 
 @functools.cache

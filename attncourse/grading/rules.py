@@ -160,7 +160,7 @@ class _Reader:
         if "timezone" in said:
             try:
                 ZoneInfo(said["timezone"])
-            except (OSError, ValueError):
+            except (OSError, ValueError, KeyError):
                 self._check("timezone", False, f"is {said['timezone']!r}: expected one such as Europe/Berlin")
         for unit in said.get("units", ()):
             self._unit("units", unit)

@@ -5,30 +5,37 @@ import ast
 import copy
 import csv
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
+from nbgrader.utils import rmtree
 
 from attncourse import checks
 from attncourse.checks import Task
 from attncourse.grading.answers import right_answers, source_of
 from attncourse.grading.hostile import Files, Sheet, kinds
+from attncourse.grading.job import MOST_BYTES, NotGraded
+from attncourse.grading.rules import Unusable
+from attncourse.grading.submitted import Submission, digest, read_folder
 
 DESCRIPTION = """\
 Write the notebooks of students who never were into a folder, as a class would
 hand them in: right answers written in different ways, mistakes that people
 really make, answers left halfway, exercises never begun. What each is and the
 points that it must get stand in a CSV file beside the folder, with the columns
-of grades_by_task.csv. The same seed gives the same class."""
+of grades_by_task.csv. The same seed gives the same class. A second unit joins
+the first. When the rehearsal is over, --remove takes away all of it and nothing
+else: its notebooks, what grading made of them, and their marks."""
 
 HOSTILE = """\
 also one student for each known way to break or cheat a grader: endless loops,
 forged results, fork bombs. Meant to be graded with isolation"""
 
-COLUMNS = ("assignment", "student_id", "cell", "score", "max_score", "kind", "what")
+COLUMNS = ("assignment", "student_id", "cell", "score", "max_score", "kind", "what", "submission")
 
 
 @dataclass(frozen=True)
@@ -156,26 +163,99 @@ def simulate(
     hostile : sequence of str
         The names of the kinds of hostile submissions to add, one student for each.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with truth.open("x", newline="", encoding="utf-8") as file:
+    rows = read_truth(truth)
+    for number in range(1, students + 1):
+        name = f"student-{number:03}"
+        answers = exercise.student(f"{seed} {number}")
+        notebook = nbformat.writes(exercise.filled(answers)).encode() + b"\n"
+        write(folder / name / exercise.unit, {f"{exercise.unit}.ipynb": notebook})
+        own = fingerprint(folder / name / exercise.unit)
+        rows += [[exercise.unit, name, *map(str, row), own] for row in exercise.rows(answers)]
+    for kind in (kinds[name] for name in hostile):
+        name = f"hostile-{kind.name}"
+        answers = {task.name: exercise.right(task) for task in exercise.tasks}
+        sheet = Sheet(exercise.unit, exercise.filled(answers), folder.absolute().parent)
+        write(folder / name / exercise.unit, kind.files(sheet))
+        own = fingerprint(folder / name / exercise.unit)
+        for cell, points in kind.marks(exercise.points, sheet.task).items():
+            most = str(exercise.points[cell])
+            mark = "" if points is None else str(points)
+            rows.append([exercise.unit, name, cell, mark, most, "hostile", kind.words, own])
+    write_truth(truth, rows)
+
+
+def fingerprint(folder: Path) -> str:
+    """What identifies a submission; empty if it cannot be read, as some hostile ones cannot."""
+    try:
+        return digest(read_folder(folder, MOST_BYTES))
+    except NotGraded:
+        return ""
+
+
+def read_truth(truth: Path) -> list[list[str]]:
+    """The rows of the file that says what everyone must get; none if there is no such file.
+
+    Raises
+    ------
+    Unusable
+        If it is something else.
+    """
+    if not truth.exists():
+        return []
+    with truth.open(newline="", encoding="utf-8", errors="replace") as file:
+        rows = list(csv.reader(file))
+    if not rows or tuple(rows[0]) != COLUMNS:
+        raise Unusable(f"{truth} is there, is no list of a rehearsal, and nothing is overwritten")
+    for line, row in enumerate(rows, 1):
+        if len(row) != len(COLUMNS):
+            raise Unusable(f"{truth}, line {line}: has {len(row)} cells: expected {len(COLUMNS)}")
+    return rows[1:]
+
+
+def write_truth(truth: Path, rows: Iterable[Sequence[str]]) -> None:
+    part = truth.with_name(f".{truth.name}.part")
+    with part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for number in range(1, students + 1):
-            name = f"student-{number:03}"
-            answers = exercise.student(f"{seed} {number}")
-            files: Files = {
-                f"{exercise.unit}.ipynb": nbformat.writes(exercise.filled(answers)).encode() + b"\n"
-            }
-            write(folder / name / exercise.unit, files)
-            writer.writerows([exercise.unit, name, *row] for row in exercise.rows(answers))
-        for kind in (kinds[name] for name in hostile):
-            name = f"hostile-{kind.name}"
-            answers = {task.name: exercise.right(task) for task in exercise.tasks}
-            sheet = Sheet(exercise.unit, exercise.filled(answers), folder.absolute().parent)
-            write(folder / name / exercise.unit, kind.files(sheet))
-            for cell, points in kind.marks(exercise.points, sheet.task).items():
-                row = ["" if points is None else points, exercise.points[cell], "hostile", kind.words]
-                writer.writerow([exercise.unit, name, cell, *row])
+        writer.writerows(rows)
+    part.replace(truth)
+
+
+def remove(course: Any, folder: Path, truth: Path) -> list[str]:
+    """Remove a rehearsal: what was written, what was graded, and the marks.
+
+    Parameters
+    ----------
+    course : attncourse.grading.course.Course
+    folder, truth : Path
+        As for `simulate`.
+
+    Returns
+    -------
+    list of str
+        A line for each submission that is not what was written, and stays.
+    """
+    rows = read_truth(truth)
+    written = {(row[1], row[0]): row[-1] for row in rows}
+    kept = {}
+    for (student, unit), own in written.items():
+        submission = Submission(unit, student, folder / student / unit)
+        if submission.folder.exists() and fingerprint(submission.folder) != own:
+            kept[student, unit] = f"{submission.folder} was changed since, and stays"
+            continue
+        if submission.folder.exists():
+            rmtree(str(submission.folder))
+        course.forget(submission)
+        for parent in [submission.folder.parent, *course.outputs(student)]:
+            if parent.is_dir() and not any(parent.iterdir()):
+                parent.rmdir()
+    course.write_anew({unit for _, unit in written})
+    left = [row for row in rows if (row[1], row[0]) in kept]
+    if left:
+        write_truth(truth, left)
+    else:
+        truth.unlink(missing_ok=True)
+    return list(kept.values())
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -184,31 +264,66 @@ def main(arguments: Sequence[str]) -> int:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("unit", metavar="UNIT", help="the unit whose exercises are answered")
+    parser.add_argument("units", nargs="*", metavar="UNIT", help="a unit whose exercises are answered")
     parser.add_argument("--students", type=int, default=30, metavar="N", help="how many (30)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="which class (0)")
     parser.add_argument("--hostile", action="store_true", help=HOSTILE)
     parser.add_argument("--out", type=Path, default=Path("submitted"), help="the folder (submitted)")
+    parser.add_argument("--remove", action="store_true", help="remove the rehearsal, and nothing else")
     options = parser.parse_args(arguments)
+    truth = options.out.with_name(f"{options.out.name}_truth.csv")
+    try:
+        if options.remove:
+            return _remove(parser, options.out, truth)
+        _check(parser, options, truth)
+    except Unusable as reason:
+        parser.error(str(reason))
+    hostile = list(kinds) if options.hostile else []
+    for unit in options.units:
+        exercise = Exercise(unit, nbformat.read(Path("exercises", unit, f"{unit}.ipynb"), as_version=4))
+        simulate(exercise, options.out, truth, students=options.students, seed=options.seed, hostile=hostile)
+    number = options.students + len(hostile)
+    print(f"{number} students are in {options.out}; what they must get is in {truth}.")
+    return 0
 
-    release = Path("exercises", options.unit, f"{options.unit}.ipynb")
-    if options.unit not in {task.unit for task in checks.tasks()}:
-        units = dict.fromkeys(task.unit for task in checks.tasks())
-        parser.error(f"no unit is called {options.unit!r}: there are {', '.join(units)}")
-    if not release.is_file():
-        parser.error(f"no {release} in {Path.cwd()}: run this in the folder of the course")
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, truth: Path) -> None:
+    """End the command if it cannot do what it was told, or something would be overwritten."""
+    if not options.units:
+        parser.error("name a UNIT")
+    for unit in options.units:
+        if unit not in {task.unit for task in checks.tasks()}:
+            units = dict.fromkeys(task.unit for task in checks.tasks())
+            parser.error(f"no unit is called {unit!r}: there are {', '.join(units)}")
+        release = Path("exercises", unit, f"{unit}.ipynb")
+        if not release.is_file():
+            parser.error(f"no {release} in {Path.cwd()}: run this in the folder of the course")
     if options.students < 0:
         parser.error(f"--students is {options.students}: it cannot be negative")
-    truth = options.out.with_name(f"{options.out.name}_truth.csv")
-    if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
-        parser.error(f"{options.out} holds something already, and nothing is overwritten: name another --out")
-    if truth.exists():
-        parser.error(f"{truth} exists already, and nothing is overwritten: name another --out")
-
-    exercise = Exercise(options.unit, nbformat.read(release, as_version=4))
-    hostile = list(kinds) if options.hostile else []
-    simulate(exercise, options.out, truth, students=options.students, seed=options.seed, hostile=hostile)
-    print(
-        f"{options.students + len(hostile)} students are in {options.out}; what they must get is in {truth}."
+    written = {(row[1], row[0]) for row in read_truth(truth)}
+    if again := sorted({unit for _, unit in written}.intersection(options.units)):
+        parser.error(f"{truth} has {', '.join(again)} already, and nothing is overwritten")
+    if not options.out.exists():
+        return
+    there = (
+        {path.relative_to(options.out).parts for path in options.out.glob("*/*")}
+        if options.out.is_dir()
+        else {()}
     )
-    return 0
+    single = {path for path in options.out.glob("*") if not path.is_dir()}
+    if there - written or single:
+        parser.error(f"{options.out} holds something already, and nothing is overwritten: name another --out")
+
+
+def _remove(parser: argparse.ArgumentParser, folder: Path, truth: Path) -> int:
+    from attncourse.grading.course import Course
+
+    course = Course.here(parser)
+    if not truth.exists():
+        parser.error(f"there is no {truth}: no rehearsal is known that could be removed")
+    with course.alone() as alone:
+        if not alone:
+            parser.error("another run is grading in this folder")
+        lines = remove(course, folder, truth)
+    print("The rehearsal is removed." if not lines else "\n".join(lines))
+    return int(bool(lines))
