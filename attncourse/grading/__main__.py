@@ -38,7 +38,7 @@ a changed nbgrader_config.py). A run that was interrupted, however it was, goes
 on where it stopped. Marks and comments given by hand are kept."""
 
 # What else there is to do, each in the module of its name.
-COMMANDS = ("collect", "export", "release", "similar", "simulate")
+COMMANDS = ("collect", "export", "kit", "release", "similar", "simulate")
 
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
