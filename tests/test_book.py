@@ -260,6 +260,35 @@ def test_every_chapter_asks_and_folds_its_answers(pages):
         assert len(section.select(".admonition.dropdown")) >= 4, unit
 
 
+CHAPTERS = sorted({"intro", *(task.unit for task in checks.tasks())})
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_no_chapter_leaves_a_claim_to_the_reader(chapter, pages):
+    # What does not hold stops the build; what is printed are findings. Truth values in tensors are data.
+    for output in pages[f"book/{chapter}.html"].select(".cell_output pre"):
+        printed = re.sub(r"tensor\(\[.*?\]\)", "", output.text, flags=re.DOTALL)
+        assert not re.search(r"\b(True|False)\b", printed), output.text
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_a_chapter_shows_its_idea_on_the_first_screen(width, height, html, browser):
+    context = browser.new_context(viewport={"width": width, "height": height})
+    for chapter in CHAPTERS:
+        page, _ = opened(context, f"{html.as_uri()}/book/{chapter}.html")
+        boxes = [
+            picture.bounding_box()
+            for picture in page.locator("article :is(figure img, .try)").all()
+            if picture.is_visible()
+        ]
+        assert boxes[0]["y"] + boxes[0]["height"] <= height, f"{chapter}: {boxes[0]}"
+        page.close()
+    page, _ = opened(context, f"{html.as_uri()}/index.html")
+    card = page.locator(".unit img").first.bounding_box()
+    assert card["y"] + card["height"] <= height, card
+    context.close()
+
+
 def test_the_glossary_has_the_notation_and_the_text_links_to_every_term(pages):
     glossary = pages["book/glossary.html"]
     terms = [term["id"] for term in glossary.select("dl.glossary dt[id]")]
@@ -273,7 +302,7 @@ def test_the_glossary_has_the_notation_and_the_text_links_to_every_term(pages):
         for link in page.select("a[href*='glossary.html#']")
     }
     assert set(terms) == linked
-    notation = pages["book/intro.html"].select_one("#notation, section:has(> #notation)").find("table")
+    notation = pages["book/intro.html"].select_one("#notation").find_next("table")
     in_code = {
         name
         for row in notation.select("tbody tr")

@@ -1,6 +1,7 @@
-"""What the chapters' sources keep to: what is folded, what is claimed, what is seen first."""
+"""What the chapters keep to: what is folded, what is claimed, what is seen first, how long it takes."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,57 @@ def test_a_chapter_opens_with_the_picture_of_its_idea(chapter):
             assert "\n## " not in cell["source"], "a section begins before the first picture"
             lines += len(cell["source"].split("\n# ")[-1].strip().splitlines())
     assert lines <= 8, "the picture is not on the first screen of a phone"
+
+
+# How long it takes
+
+
+def hours(text):
+    """The hours of "1 hour", "2½ hours" or "50 minutes"."""
+    number, unit = re.fullmatch(r"([\d½]+) (hour|minute)s?", text).groups()
+    amount = float(number.rstrip("½") or 0) + 0.5 * number.endswith("½")
+    return amount / (60 if unit == "minute" else 1)
+
+
+def to_half(number):
+    return f"{number:.0f}" if round(2 * number) % 2 == 0 else f"{int(number)}½"
+
+
+def test_the_totals_are_the_sums_of_the_cards():
+    page = (ROOT / "index.md").read_text().replace("\N{NO-BREAK SPACE}", " ")
+    cards = re.findall(r":::\{container\} unit\n(.*?)\n:::", page, re.DOTALL)
+    read, written = {}, {}
+    for card in cards:
+        name = re.search(r"\]\(book/(\w+)\.md\)", card)[1]
+        read[name] = hours(re.search(r"Reading: ([^.\n]+)", card)[1])
+        exercise = re.search(r"ipynb\): ([^\n]+)", card)
+        written[name] = hours(exercise[1]) if exercise else 0
+    assert {"intro", *UNITS} == set(read)
+    beyond = {"scaling", "transformer"}
+    core_read, core_written = (
+        sum(time for name, time in of.items() if name not in beyond) for of in (read, written)
+    )
+    everything = sum(read.values()) + sum(written.values())
+    core = core_read + core_written
+    assert f"**{core:.0f} hours**, of which {core_read:.0f} are reading" in page
+    assert (
+        f"**{everything:.0f} hours**, of which {to_half(sum(read.values()))} are reading "
+        f"and {to_half(sum(written.values()))} are writing"
+    ) in page.replace("\n  ", " ")
+    contents = (ROOT / "_toc.yml").read_text()
+    assert f"The core: {core:.0f} hours" in contents
+    assert f"Everything: {everything - core:.0f} hours more" in contents
+    assert f"3, {core:.0f} or {everything:.0f} hours" in contents
+    paths = (ROOT / "book/paths.md").read_text()
+    assert f"## The core: {core:.0f} hours" in paths
+    assert f"## Everything: {everything:.0f} hours" in paths
+    three_hours = paths[paths.index("## Three hours") : paths.index("## The core")]
+    assert (
+        150 <= sum(int(minutes) for minutes in re.findall(r"\| (\d+) \|$", three_hours, re.MULTILINE)) <= 180
+    )
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_every_notebook_names_the_ways_through(unit):
+    text = (ROOT / f"solutions/{unit}/{unit}.ipynb").read_text()
+    assert "book/paths.md" in text
