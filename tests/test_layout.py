@@ -50,7 +50,24 @@ def test_every_unit_is_in_the_table_of_contents(unit):
     assert re.search(rf"\bbook/{unit}\b", (ROOT / "_toc.yml").read_text())
 
 
-NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen".split()
+NUMBERS = [
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+]
 
 
 @pytest.mark.parametrize("unit", UNITS)

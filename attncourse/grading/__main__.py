@@ -222,7 +222,7 @@ class Run:
             is_open = OPEN.get(name)
             print(f"Isolation: {name} ({count}){f'. Open to them were {is_open}' if is_open else ''}.")
         if self.submissions:
-            print(f"Marks: {' and '.join(self.course.export())}.", end=" ")
+            print(f"Marks: {', '.join(self.course.export())}.", end=" ")
             print(f"Feedback: {self.course.folders.feedback_directory}/.")
             written.append(shown(self.course.term().write(self.course.reports)))
             print(f"How the class did: {' and '.join(name for name in written if name.endswith('.html'))}.")
