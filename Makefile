@@ -8,7 +8,6 @@ READY := .venv/installed
 # Activated, because nbgrader looks for its helpers on PATH.
 IN_VENV := . .venv/bin/activate &&
 
-UNITS := $(sort $(notdir $(patsubst %/,%,$(wildcard solutions/*/))))
 HOMEWORK := $(patsubst exercises/%,homework/%,$(wildcard exercises/*/*.ipynb))
 
 .DEFAULT_GOAL := help
@@ -31,14 +30,14 @@ pdf: $(READY) ## build the book as one PDF, and say where it is (needs Chromium)
 lab: $(FOR_LAB) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises
 	$(IN_VENV) jupyter lab --LabApp.default_url=/lab/tree/homework
 
-release: $(READY) ## write exercises/ from solutions/
-	$(IN_VENV) for unit in $(UNITS); do nbgrader generate_assignment $$unit --force || exit 1; done
+release: $(READY) ## write exercises/ from solutions/, or some: make release UNITS="masking multihead"
+	$(IN_VENV) python -m attncourse.grading release $(UNITS)
 
-kit: book ## write what students get, without solutions, into attncourse-kit.zip
-	$(IN_VENV) python -m attncourse.grading.kit
+kit: book ## write what students get into attncourse-kit.zip; the exercises of some units with UNITS=...
+	$(IN_VENV) python -m attncourse.grading kit $(UNITS)
 
 grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attention_operator
-	$(IN_VENV) python -m attncourse.grading $(UNIT)
+	$(IN_VENV) python -m attncourse.grading $(UNIT) $(UNITS)
 
 test: $(READY) ## run the tests
 	$(IN_VENV) pytest -n auto

@@ -297,7 +297,7 @@ class _Flow:
                 place = (left + column, bottom + rows - 1 - row)
                 shade = colour or plt.get_cmap("weights")(float(strengths[row, column]))
                 is_hidden = hidden is not None and hidden[row, column]
-                style = {"hatch": "////"} if is_hidden else {"hatch": "...."} if row < kept else {}
+                style = {"hatch": "////"} if is_hidden else {"hatch": ".."} if row < kept else {}
                 face = "white" if is_hidden else shade
                 self.ax.add_patch(
                     Rectangle(

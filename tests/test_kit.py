@@ -35,7 +35,8 @@ def made(tmp_path_factory):
         [
             sys.executable,
             "-m",
-            "attncourse.grading.kit",
+            "attncourse.grading",
+            "kit",
             "--out",
             folder / "kit.zip",
             "--book",
@@ -109,7 +110,10 @@ def test_no_solution_is_in_it(made):
 def test_the_exercises_are_those_of_the_course(made):
     for unit in UNITS:
         name = f"exercises/{unit}/{unit}.ipynb"
-        assert (made / name).read_bytes() == (ROOT / name).read_bytes()
+        handed_out, here = (made / name).read_bytes(), (ROOT / name).read_bytes()
+        # But for the links: they lead to the page of a chapter, where there is one.
+        assert handed_out.replace(f"book/{UNIT}.html".encode(), f"book/{UNIT}.md".encode()) == here
+        assert (f"book/{UNIT}.html".encode() in handed_out) == (f"book/{UNIT}.md".encode() in here)
 
 
 def test_links_of_the_notebooks_lead_to_passages_that_are_there(made):
@@ -120,7 +124,8 @@ def test_links_of_the_notebooks_lead_to_passages_that_are_there(made):
                 seen += 1
                 file = (path.parent / target).resolve()
                 assert file.is_relative_to(made.resolve()), target
-                assert not anchor or f"({anchor})=" in file.read_text(encoding="utf-8"), (target, anchor)
+                text = file.read_text(encoding="utf-8")  # of the page, which is made up here, the name
+                assert not anchor or file.suffix == ".html" or f"({anchor})=" in text, (target, anchor)
     assert seen >= 10 * len(UNITS)
 
 
@@ -129,6 +134,19 @@ def test_the_requirements_are_the_students(made):
     assert "torch==" in wanted
     assert "jupyterlab==" in wanted
     assert not re.search("pytest|sphinx|jupyter-book|distributed|psycopg2|mypy", wanted, re.IGNORECASE)
+
+
+def test_a_kit_of_some_units_has_only_their_exercises(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    kit_of = ["masking", "--out", str(tmp_path / "kit.zip"), "--book", str(tmp_path / "none")]
+    assert kit.main(kit_of) == 0
+    with zipfile.ZipFile(tmp_path / "kit.zip") as archive:
+        exercises = [name for name in archive.namelist() if "/exercises/" in name]
+        readme = archive.read(f"{kit.NAME}/README.md").decode()
+    assert exercises == [f"{kit.NAME}/exercises/masking/masking.ipynb"]
+    assert readme.startswith("# Attention: a short course\n")
+    assert kit.main(["no_such_unit", *kit_of[1:]]) == 1
+    assert "there is no exercises/no_such_unit" in capsys.readouterr().err
 
 
 def test_the_same_course_gives_the_same_zip(tmp_path, monkeypatch, capsys):
@@ -151,6 +169,7 @@ def test_a_solution_among_the_exercises_is_refused(tmp_path, monkeypatch, capsys
         "requirements.txt",
         "LICENSE",
         "LICENSES.md",
+        "_config.yml",
     ):
         (tmp_path / name).symlink_to(ROOT / name)
     path = tmp_path / "exercises" / UNIT / f"{UNIT}.ipynb"

@@ -50,6 +50,35 @@ def test_every_unit_is_in_the_table_of_contents(unit):
     assert re.search(rf"\bbook/{unit}\b", (ROOT / "_toc.yml").read_text())
 
 
+NUMBERS = [
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_front_page_counts_the_tasks(unit):
+    cells = nbformat.read(ROOT / "exercises" / unit / f"{unit}.ipynb", as_version=4).cells
+    tasks = sum(bool(cell.metadata.get("nbgrader", {}).get("grade")) for cell in cells)
+    said = re.search(rf"\[(\w+) tasks\]\(exercises/{unit}/", (ROOT / "index.md").read_text(encoding="utf-8"))
+    assert said
+    assert NUMBERS.index(said[1].lower()) == tasks
+
+
 def test_only_units_have_exercises():
     assert ours(ROOT / "exercises") == UNITS
 

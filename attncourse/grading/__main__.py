@@ -38,7 +38,7 @@ a changed nbgrader_config.py). A run that was interrupted, however it was, goes
 on where it stopped. Marks and comments given by hand are kept."""
 
 # What else there is to do, each in the module of its name.
-COMMANDS = ("collect", "export", "release", "similar", "simulate")
+COMMANDS = ("collect", "export", "kit", "release", "similar", "simulate")
 
 EXIT = """\
 exit status: 0 if every submission was graded, 1 if one could not be,
@@ -222,7 +222,7 @@ class Run:
             is_open = OPEN.get(name)
             print(f"Isolation: {name} ({count}){f'. Open to them were {is_open}' if is_open else ''}.")
         if self.submissions:
-            print(f"Marks: {' and '.join(self.course.export())}.", end=" ")
+            print(f"Marks: {', '.join(self.course.export())}.", end=" ")
             print(f"Feedback: {self.course.folders.feedback_directory}/.")
             written.append(shown(self.course.term().write(self.course.reports)))
             print(f"How the class did: {' and '.join(name for name in written if name.endswith('.html'))}.")

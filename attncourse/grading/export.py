@@ -144,7 +144,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     course = Course.here(parser)
     if not options.to:
-        print(f"{' and '.join(course.export())} are written.")
+        print(f"{', '.join(course.export())} are written.")
         return 0
     if not options.unit or not (options.template or (options.feedback and options.to != "moodle")):
         parser.error("--to needs --unit and --template")

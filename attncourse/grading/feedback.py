@@ -27,6 +27,7 @@ from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.job import PageJob
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+CHAPTER = re.compile(r'href="(?:\.\./)*book/(\w+)\.md(#[\w-]+)?"')
 PASSAGE = re.compile(r"book/[\w/]+\.html(?:#[\w-]+)?")
 
 
@@ -149,7 +150,9 @@ class FeedbackExporter(HTMLExporter):
     def _parts(self, cell: Any) -> list[Markup]:
         """A cell as it was handed in, and what it showed."""
         if cell.cell_type != "code":
-            return [Markup(self.markdown2html({"cell": cell}, cell.source))]
+            text = self.markdown2html({"cell": cell}, cell.source)
+            # Beside the exercises lies the text of the chapters, beside this page at most the book.
+            return [Markup(CHAPTER.sub(lambda found: f'href="{self._address(_page(found))}"', text))]
         parts = [Markup("<pre><code>{}</code></pre>").format(cell.source)] if cell.source.strip() else []
         return parts + [self._shown(output, cell) for output in cell.get("outputs", ())]
 
@@ -196,6 +199,11 @@ class FeedbackExporter(HTMLExporter):
 
     def _address(self, passage: str) -> str:
         return f"{self.book.rstrip('/')}/{passage}" if self.book else passage
+
+
+def _page(chapter: re.Match[str]) -> str:
+    """The page of the book that is made from the text of a chapter."""
+    return f"book/{chapter[1]}.html{chapter[2] or ''}"
 
 
 def _text(output: Any) -> str:

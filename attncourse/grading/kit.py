@@ -1,4 +1,4 @@
-"""``python -m attncourse.grading.kit``: what students get, as a zip to hand out.
+"""``python -m attncourse.grading kit``: what students get, as a zip to hand out.
 
 Exercises, the package without the grading, the book, and how to begin. ``make kit`` builds
 the book first.
@@ -11,15 +11,17 @@ import sys
 import textwrap
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nbformat
 
+from attncourse.grading import rules
+
 NAME = "attncourse-kit"
 
 README = """\
-# A short course on attention
+# {title}
 
 You need Python 3.11 or newer and 2 GB of disk. In a terminal, in this folder:
 
@@ -47,8 +49,7 @@ The code is in `attncourse/`, one module for each chapter. `LICENSES.md` says wh
 
 BOOK = """\
 The book is `index.html`, to be opened in a browser, without a network. A check that says "Read:
-book/{unit}.html#one-query" means that page of it. The links in a notebook open the text of the
-chapter in JupyterLab.
+book/{unit}.html#one-query" means that page of it, and the links in a notebook lead to it, too.
 """
 
 NO_BOOK = """\
@@ -83,7 +84,7 @@ class Unfit(Exception):
     """Something that students must not get is in what they would get."""
 
 
-def files(course: Path, book: Path) -> Iterator[tuple[str, bytes]]:
+def files(course: Path, book: Path, units: Sequence[str] = ()) -> Iterator[tuple[str, bytes]]:
     """The files of the kit, by their names in it.
 
     Parameters
@@ -92,6 +93,8 @@ def files(course: Path, book: Path) -> Iterator[tuple[str, bytes]]:
         The folder of the course.
     book : Path
         The built book. Where there is none, the kit has the text of the chapters only.
+    units : sequence of str
+        Whose exercises to hand out; without any, those of all that are taught.
 
     Raises
     ------
@@ -99,10 +102,15 @@ def files(course: Path, book: Path) -> Iterator[tuple[str, bytes]]:
         If an exercise holds a solution.
     """
     project = tomllib.loads((course / "pyproject.toml").read_text(encoding="utf-8"))
-    units = sorted(path.parent.name for path in course.glob("exercises/*/*.ipynb"))
+    said = rules.read(course)
+    there = sorted(path.parent.name for path in course.glob("exercises/*/*.ipynb"))
+    units = sorted(units) or sorted(said.units) or there
+    for unit in units:
+        if unit not in there:
+            raise Unfit(f"there is no exercises/{unit}: there are {', '.join(there)}")
     built = (book / "index.html").is_file()
     about = (BOOK if built else NO_BOOK).format(unit=units[0])
-    readme = README.format(unit=units[0], book=about)
+    readme = README.format(title=said.title or _title(course), unit=units[0], book=about)
     yield "README.md", readme.encode()
     yield "pyproject.toml", _project(project).encode()
     yield (
@@ -119,10 +127,26 @@ def files(course: Path, book: Path) -> Iterator[tuple[str, bytes]]:
     for unit in units:
         exercise = course / "exercises" / unit / f"{unit}.ipynb"
         _refuse_solutions(exercise, course / "solutions" / unit / f"{unit}.ipynb")
-        yield f"exercises/{unit}/{unit}.ipynb", exercise.read_bytes()
+        yield f"exercises/{unit}/{unit}.ipynb", _linked(exercise.read_bytes(), book)
     if built:
         for path in _visible(book):
             yield path.relative_to(book).as_posix(), path.read_bytes()
+
+
+def _title(course: Path) -> str:
+    """What the book is called."""
+    found = re.search(r'(?m)^title: *"?(.*?)"? *$', (course / "_config.yml").read_text(encoding="utf-8"))
+    return found[1] if found else NAME
+
+
+def _linked(notebook: bytes, book: Path) -> bytes:
+    """A notebook whose links to the text of a chapter lead to its page, where the book has it."""
+
+    def page(found: re.Match[bytes]) -> bytes:
+        built = (book / "book" / f"{found[1].decode()}.html").is_file()
+        return b"../../book/%s.html" % found[1] if built else found[0]
+
+    return re.sub(rb"\.\./\.\./book/(\w+)\.md\b", page, notebook)
 
 
 def solutions(notebook: Path) -> list[str]:
@@ -171,9 +195,12 @@ def _project(project: dict) -> str:
     )
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m attncourse.grading.kit", description="Write what students get into a zip."
+        prog="python -m attncourse.grading kit", description="Write what students get into a zip."
+    )
+    parser.add_argument(
+        "units", nargs="*", metavar="UNIT", help="whose exercises are in it (all that are taught)"
     )
     parser.add_argument("--out", type=Path, default=Path(f"{NAME}.zip"), help=f"the zip ({NAME}.zip)")
     parser.add_argument(
@@ -183,8 +210,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not Path("pyproject.toml").is_file() or not Path("exercises").is_dir():
         parser.error(f"no exercises in {Path.cwd()}: run this in the folder of the course")
     try:
-        content = dict(files(Path(), options.book))
-    except Unfit as reason:
+        content = dict(files(Path(), options.book, options.units))
+    except (Unfit, rules.Unusable) as reason:
         print(reason, file=sys.stderr)
         return 1
     with zipfile.ZipFile(options.out, "w", zipfile.ZIP_DEFLATED) as kit:

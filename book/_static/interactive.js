@@ -508,7 +508,7 @@
         return [select, make("label", { class: "try-slider" }, make("span", {}, `block ${b + 1}`), select)];
       });
       this.choices = choices.map(([select]) => select);
-      this.group("The mask of each block, the first one first", ...choices.map(([, label]) => label));
+      this.group("Masks, the first block’s first", ...choices.map(([, label]) => label));
     }
 
     draw() {
