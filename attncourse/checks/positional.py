@@ -557,6 +557,7 @@ concatenate_positions = Task(
             "at position t the further channels hold row t of the encoding", BESIDE, _channels, _row_in_column
         ),
     ],
+    exact_dtype=True,
 )
 
 
