@@ -1596,9 +1596,9 @@ def _table(layer: Any, x: Tensor, counted: str) -> Tensor:
         inverted: True stands for a layer that leaks
             A causal layer is one in which no output depends on the future. Which answer does your function
             give for it?
-        no: the answer is always no
+        no: no layer gets a yes
             Some of the layers are causal. Try them.
-        yes: the answer is always yes
+        yes: every layer gets a yes
             Some of the layers leak. Try them.
         """,
     ),

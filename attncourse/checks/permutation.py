@@ -899,9 +899,9 @@ ROWS = wrongs(
 ANSWER = wrongs(
     PROPERTY_TESTS,
     """
-    always yes: the answer is always yes
+    always yes: every layer gets a yes
         Some layers are not what you say they are. Try them on permuted inputs before you answer.
-    always no: the answer is always no
+    always no: no layer gets a yes
         Some layers are what you ask for. Try them on permuted inputs before you answer.
     inverted: yes and no are exchanged
         True is to stand for a layer that passes all your comparisons. (permutation#definitions)

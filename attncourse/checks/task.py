@@ -172,7 +172,7 @@ class Task:
     way : Way
         How the answer is called.
     refuses, allows : tuple of str
-        As of :class:`~attncourse.probe.calling.Calling`.
+        As of ``attncourse.probe.calling.Calling``.
     compare : callable, optional
         ``compare(inputs, value)`` returns None for a right answer and otherwise a sentence
         that says what is wrong with it: for tasks with more than one right answer. Without
