@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -463,12 +463,19 @@ def graded(folder, *cells, seconds=3, **settings):
     ]
 
 
-def test_a_notebook_whose_kernel_is_killed_from_outside_is_not_graded(jailed, tmp_path):
+def test_a_notebook_whose_kernel_is_killed_from_outside_is_not_graded(jailed, tmp_path, monkeypatch):
+    runs = threading.Event()
+    run_cell = judging.Execute._run
+
+    def run(self, *arguments):
+        runs.set()
+        return run_cell(self, *arguments)
+
+    monkeypatch.setattr(judging.Execute, "_run", run)
+
     def kill():
-        while len(family := family_of_kernels()) < 4:
-            time.sleep(0.01)
-        time.sleep(1)
-        os.killpg(os.getpgid(family[-1].pid), signal.SIGKILL)
+        runs.wait()
+        os.killpg(os.getpgid(family_of_kernels()[-1].pid), signal.SIGKILL)
 
     with ThreadPoolExecutor(1) as pool:
         killed = pool.submit(kill)

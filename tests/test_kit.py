@@ -216,7 +216,7 @@ def test_it_works_where_only_it_is_installed(made, tmp_path):
 
     path = made / "exercises" / UNIT / f"{UNIT}.ipynb"
     notebook = nbformat.read(path, as_version=4)
-    task = checks.single_query
+    task = checks.single_query.task
     for cell in notebook.cells:
         if cell.id == task.name:
             cell.source = source_of(right_answers(task)[0], task.name)

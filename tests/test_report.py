@@ -23,6 +23,7 @@ def entry(student, marks, mistakes=(), inside=(), remarks=(), isolation="zygote"
             "task": cell.removeprefix("check_"),
             "outside": cell not in inside,
             "passed": bool(mark),
+            "mistakes": [dict(mistakes)[cell]] if cell in dict(mistakes) else [],
             "misconception": dict(mistakes).get(cell),
             "words": "",
         }
