@@ -747,9 +747,8 @@ def test_figures_have_the_colours_of_the_theme(scheme, ground, html, pages, brow
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert [int(part) for part in re.findall(r"\d+", colour)] == list(bytes.fromhex(ground[1:]))
     page.locator(f"img.in-{scheme}").last.scroll_into_view_if_needed()
-    page.wait_for_load_state("networkidle")
-    loaded = f"document.querySelectorAll('img.in-{scheme}').item({figures} - 1).naturalWidth"
-    assert page.evaluate(loaded)
+    # Pictures are loaded when they come into sight.
+    page.wait_for_function(f"document.querySelectorAll('img.in-{scheme}').item({figures} - 1).naturalWidth")
     assert not problems
     context.close()
 
