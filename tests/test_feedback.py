@@ -6,7 +6,9 @@ from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from traitlets.config import Config
 
+from attncourse import checks
 from attncourse.grading.feedback import FeedbackExporter
+from attncourse.grading.repair import VERDICT
 
 ORDINARY = "# A title\n\n$x$ and *more*"
 # Each of these is looked for to the end of the text: for minutes, and hours if there are twice as many.
@@ -56,9 +58,8 @@ MESSAGE = "add: not right yet.\nRead: book/sums.html#adding\n<script>alert(1)</s
 def whole_page(book="", outside=True):
     """A page about a wrong answer, a right one and an essay that nobody has read yet."""
     failed = new_output("error", ename="CheckFailed", evalue=MESSAGE, traceback=[f"\x1b[1m{MESSAGE}\x1b[0m"])
-    drawn = new_output(
-        "display_data", data={"text/html": "<p>a picture of ours</p>", "text/plain": "in words"}
-    )
+    wrong = checks.attention.verdict(lambda query, key, value: query @ key.mT @ value)
+    drawn = new_output("display_data", data={VERDICT: wrong.html()})
     notebook = new_notebook(
         cells=[
             new_markdown_cell(
@@ -67,7 +68,7 @@ def whole_page(book="", outside=True):
             answer_cell("def add(a, b):\n    return '<b>'", "Nearly."),
             graded_cell("check_add", failed),
             new_code_cell("plot()", outputs=[new_output("display_data", data={"image/png": "QUJD"})]),
-            graded_cell("check_double", new_output("stream", text="double: right."), drawn, score=2.0),
+            graded_cell("check_double", new_output("stream", text="in words"), drawn, score=2.0),
             graded_cell("essay"),
         ],
         metadata={"attncourse": {"checks": {"check_double": {"outside": outside}}}},
@@ -111,9 +112,18 @@ def test_passages_are_links(book, address):
 
 
 def test_only_what_was_judged_outside_is_shown_as_it_is():
-    assert "<p>a picture of ours</p>" in whole_page()
-    assert "a picture of ours" not in whole_page(outside=False)
-    assert "in words" in whole_page(outside=False)
+    ours, words = (BeautifulSoup(whole_page(outside=outside), "html.parser") for outside in (True, False))
+    assert "✗" in ours.select_one("#double .verdict").text
+    assert "in words" not in ours.find(id="double").text  # not the same twice
+    assert "✗" not in words.text
+    assert "in words" in words.find(id="double").text
+
+
+def test_passages_in_a_verdict_lead_to_the_book():
+    page = BeautifulSoup(whole_page(BOOK), "html.parser")
+    links = [link["href"] for link in page.select(".verdict a")]
+    assert links
+    assert all(link.startswith(f"{BOOK}/book/attention_operator.html#") for link in links)
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -25,6 +25,7 @@ from traitlets import Integer, Unicode
 from attncourse.grading import sanitise
 from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.job import PageJob
+from attncourse.grading.repair import VERDICT
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 CHAPTER = re.compile(r'href="(?:\.\./)*book/(\w+)\.md(#[\w-]+)?"')
@@ -176,17 +177,16 @@ class FeedbackExporter(HTMLExporter):
         return Markup('<pre class="wrap">{}</pre>').format(_text(output))
 
     def _messages(self, cell: Any, nb: Any) -> list[Markup]:
-        """What the check said; what it drew, if it was judged outside the student's process."""
+        """What the check said: drawn, if it was judged outside the student's process, or in words."""
         checks = nb.metadata.get("attncourse", {}).get("checks", {})
-        ours = checks.get(cell.metadata.nbgrader.grade_id, {}).get("outside")
-        messages = []
-        for output in cell.outputs:
-            drawn = output.get("data", {}).get("text/html")
-            if ours and isinstance(drawn, str):
-                messages.append(Markup(PASSAGE.sub(lambda found: self._address(found[0]), drawn)))
-            elif output.output_type != "execute_result" and (text := _text(output)):
-                messages.append(self._message(text))
-        return messages
+        if checks.get(cell.metadata.nbgrader.grade_id, {}).get("outside"):
+            for output in cell.outputs:
+                drawn = output.get("data", {}).get(VERDICT)
+                if isinstance(drawn, str):  # the other outputs say the same in words
+                    linked = PASSAGE.sub(lambda found: self._address(found[0]), drawn)
+                    return [Markup(f'<div class="verdict">{linked}</div>')]
+        texts = [_text(output) for output in cell.outputs if output.output_type != "execute_result"]
+        return [self._message(text) for text in texts if text]
 
     def _message(self, text: str) -> Markup:
         """The text of a check, in which passages of the book are links."""

@@ -377,7 +377,7 @@ def calls_of_checks(source: str) -> list[tuple[Task, str]]:
 def outputs(verdicts: list[Verdict], points: float) -> list[Any]:
     """What a graded cell shows: nbgrader gives no points for an error, else what the result says, or all."""
     passed = [verdict for verdict in verdicts if verdict.passed]
-    told = [verdict.html() for verdict in verdicts if verdict.sections]
+    told = [verdict.html() for verdict in verdicts] if any(one.sections for one in verdicts) else []
     pictured = [
         new_output("display_data", {VERDICT: "".join(told)}, metadata={"attncourse": "verdict"})
         for _ in told[:1]
