@@ -105,8 +105,7 @@ def test_every_single_mistake_fails_and_is_told_what_it_is(task):
 
 @each_task
 def test_two_mistakes_at_once_are_told_at_least_one_true_thing(task):
-    pairs = list(task.combinations(2))
-    for pair in random.Random(0).sample(pairs, min(len(pairs), 4)):
+    for pair in random.Random(0).sample(task.pairs, min(len(task.pairs), 4)):
         result = verdict(task, pair, refusing=False)
         if result.passed:  # two wrongs that make a right
             continue

@@ -453,6 +453,7 @@ def test_the_gradebook_is_what_nbgrader_itself_would_make_of_it(course, here, by
 def test_the_gradebook_may_be_on_postgresql(course, here, by_nbgrader, postgresql):
     with open("nbgrader_config.py", "a") as file:
         file.write(f"c.CourseDirectory.db_url = {postgresql!r}\n")
+    (course / "gradebook.db").unlink()
     graded_like_nbgrader(course, here, by_nbgrader, postgresql)
     assert not (course / "gradebook.db").exists()
 

@@ -11,7 +11,7 @@ from attncourse.checks.recognise import Recognised, recognise
 from attncourse.checks.task import Law, Task
 from attncourse.checks.verdict import Code, Facts, Passage, Picture, Pictures, Section, Verdict, Words
 from attncourse.probe.answer import Answer, Plain
-from attncourse.probe.calling import Case, probe
+from attncourse.probe.calling import Case
 from attncourse.probe.program import Program
 
 # Calls the student's function on some cases, wherever it is, and brings back plain data. The second
@@ -92,7 +92,7 @@ def _judged(
             f"answers has {len(answers)} answers: expected one for each of the {len(cases)} cases"
         )
     plain_cases = [case for _, _, case in cases]
-    references = probe(task.calling, task.reference, plain_cases, refusing=False)
+    references = [task.known(task.reference, case) for case in plain_cases]
     problems = [problem_with(task, *triple) for triple in zip(plain_cases, answers, references, strict=False)]
     wrong = [place for place, problem in enumerate(problems) if problem is not None]
     if not wrong:
@@ -170,7 +170,7 @@ def _broken_law(task: Task, seed: int, ask: Ask, instead: Sequence[str]) -> tupl
     trials = [law.cases(seed) for law in task.laws]
     flat = [case for trial in trials for case in trial]
     answers = list(ask(flat, instead)) if flat else []
-    references = probe(task.calling, task.reference, flat, refusing=False)
+    references = [task.known(task.reference, case) for case in flat]
     place = 0
     for law, trial in zip(task.laws, trials, strict=True):
         here = slice(place, place + len(trial))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attncourse.checks.compare import coincide
 from attncourse.checks.task import Mistake, Task, Wrong
 from attncourse.probe.answer import Answer
-from attncourse.probe.calling import Case, probe
+from attncourse.probe.calling import Case
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,15 @@ def recognise(
 
     def fits(mistake: Mistake) -> bool:
         return all(
-            coincide(answer, *probe(task.calling, mistake, [case], refusing=False))
+            coincide(answer, task.known(mistake, case))
             for case, answer in zip(ordered, given, strict=True)
         )
 
     def fits_there(mistake: Mistake) -> bool:
-        return coincide(given[0], *probe(task.calling, mistake, [ordered[0]], refusing=False))
+        return coincide(given[0], task.known(mistake, ordered[0]))
 
     singles = [one for one in task.single_mistakes if fits_there(one)]
-    for number in (1, 2):
-        there = singles if number == 1 else filter(fits_there, task.combinations(number))
+    for there in (singles, filter(fits_there, task.pairs)):
         fitting = [mistake for mistake in there if fits(mistake)]
         if fitting:
             return _shared(fitting)

@@ -12,6 +12,7 @@ import inspect
 import itertools
 import re
 import textwrap
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,10 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.probe.answer import Plain
-from attncourse.probe.calling import Calling, Case, Way
+from attncourse.probe.answer import Answer, Plain
+from attncourse.probe.calling import Calling, Case, Way, probe
 
 registry: dict[str, Task] = {}
+
+# What the references and the mistakes give for the cases that somebody holds.
+_known: weakref.WeakKeyDictionary[Case, dict[Callable, Answer]] = weakref.WeakKeyDictionary()
 
 # Random inputs: ``normal(3, 4)`` is a tensor of that shape, mean 0 and variance 1.
 Normal = Callable[..., Tensor]
@@ -55,6 +59,13 @@ class Law:
 
     def cases(self, seed: int) -> list[Case]:
         """The calls by which the law is tried."""
+        return self._some_cases(seed)
+
+    @functools.cached_property
+    def _some_cases(self) -> Callable[[int], list[Case]]:
+        return functools.lru_cache(maxsize=8)(self._new_cases)
+
+    def _new_cases(self, seed: int) -> list[Case]:
         inputs = self.inputs(normal_source(seed))
         return [Case(one) for one in (inputs if isinstance(inputs, list) else [inputs])]
 
@@ -109,7 +120,7 @@ def wrongs(read: str, text: str) -> dict[Any, Wrong]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mistake:
     """A wrong answer that the checks can recognise: one mistake, or several that were made together.
 
@@ -263,9 +274,14 @@ class Task:
     @functools.cached_property
     def single_mistakes(self) -> list[Mistake]:
         """Every single known mistake, those of the factors first."""
-        return [*self.combinations(1), *self.functions]
+        return [*self._combinations(1), *self.functions]
 
-    def combinations(self, number: int) -> Iterator[Mistake]:
+    @functools.cached_property
+    def pairs(self) -> list[Mistake]:
+        """Every two mistakes of different factors, made together."""
+        return list(self._combinations(2))
+
+    def _combinations(self, number: int) -> Iterator[Mistake]:
         """All answers with so many wrong choices, each of another factor."""
         if self.made is None:
             return
@@ -274,6 +290,13 @@ class Task:
                 wrongs = tuple(wrong for _, wrong in chosen)
                 choices = {name: choice for name, (choice, _) in zip(names, chosen, strict=True)}
                 yield Mistake(self.made, wrongs, choices)
+
+    def known(self, answer: Callable, case: Case) -> Answer:
+        """What the reference or a mistake gives for a case: called once, as long as the case is kept."""
+        answers = _known.setdefault(case, {})
+        if answer not in answers:
+            (answers[answer],) = probe(self.calling, answer, [case], refusing=False)
+        return answers[answer]
 
     def __repr__(self) -> str:
         return f"<task {self.name} of unit {self.unit}>"

@@ -21,7 +21,7 @@ from attncourse.probe.program import Program
 from attncourse.probe.refusing import Refusal, Refused
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """One call of the student's function.
 

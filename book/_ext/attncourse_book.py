@@ -136,6 +136,8 @@ def limit_threads(threads: int) -> None:
 def run_cells(notebook: NotebookNode, folder: str, timeout: int) -> ExecutionResult:
     """Run a page's cells in a kernel of its own."""
     config = Config()
+    # A kernel of ipykernel 7 that is asked to end may complain that its sockets are gone.
+    config.NotebookClient.shutdown_kernel = "immediate"
     with tempfile.TemporaryDirectory() as place:
         # By files: of kernels that start together, two may choose the same port. Windows has only ports.
         if os.name == "posix":
