@@ -58,8 +58,7 @@ def recognise(
 
     def fits(mistake: Mistake) -> bool:
         return all(
-            coincide(answer, task.known(mistake, case))
-            for case, answer in zip(ordered, given, strict=True)
+            coincide(answer, task.known(mistake, case)) for case, answer in zip(ordered, given, strict=True)
         )
 
     def fits_there(mistake: Mistake) -> bool:
