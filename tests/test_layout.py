@@ -93,7 +93,17 @@ def test_nothing_lies_beside_a_notebook(unit, room):
 # --- imports ---
 
 CHAIN = ("attention_operator", "masking", "multihead", "transformer")
-SHARED = {"__init__", "_require", "_runs", "plots", "interactive", "experiments", "checks", "grading", "probe"}
+SHARED = {
+    "__init__",
+    "_require",
+    "_runs",
+    "plots",
+    "interactive",
+    "experiments",
+    "checks",
+    "grading",
+    "probe",
+}
 MODULES = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in PACKAGE.rglob("*.py")}
 MODELS = MODULES - SHARED
 
