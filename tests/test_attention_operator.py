@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import attncourse
 from attncourse import additive_attention, attention, attention_weights, softargmax
+from attncourse.experiments import attention_operator as experiment
 
 INF = math.inf
 # Batch shape, num_queries, num_keys, key_dim, value_dim: square, rectangular both ways, batched, single.
@@ -488,3 +489,65 @@ def test_a_wrong_type_is_named_with_what_was_expected(call, parts):
     with pytest.raises(TypeError, match="expected") as caught:
         call()
     assert not [part for part in parts if part not in str(caught.value)], str(caught.value)
+
+
+# --- the experiment of the notebook ---
+
+
+def without_scale(query, key, value):
+    return attention(query * math.sqrt(query.shape[-1]), key, value)
+
+
+def over_the_queries(query, key, value):
+    return softargmax((query @ key.mT / math.sqrt(query.shape[-1])).mT).mT @ value
+
+
+def test_the_experiment_asks_for_keys_that_are_there_once():
+    symbols, asked, value = experiment.look_up_batch(5, torch.Generator().manual_seed(0))
+    assert symbols.shape == asked.shape == (5, 16)
+    assert value.shape == (5, 16, 1)
+    assert all(len(set(row.tolist())) == 16 for row in symbols)
+    assert asked.min() >= 0
+    assert asked.max() < 16
+
+
+def test_only_the_scaled_operator_learns_to_look_up():
+    right, unscaled, across = (
+        experiment.train(operator, steps=60) for operator in (attention, without_scale, over_the_queries)
+    )
+    assert right.loss[-10:].mean() < 0.1
+    assert unscaled.loss[-10:].mean() > 1
+    assert across.loss[-10:].mean() > 0.15
+    assert_close(right.before.sum(-1), torch.ones(16))
+    assert right.before.amax(-1).mean() < 0.4 < 0.8 < unscaled.before.amax(-1).mean()
+    assert_close(across.before.sum(0), torch.ones(16))
+
+
+def test_the_experiment_is_fixed_by_its_seed():
+    first, second, other = (experiment.train(attention, steps=2, seed=seed) for seed in (3, 3, 4))
+    assert torch.equal(first.loss, second.loss)
+    assert torch.equal(first.after, second.after)
+    assert not torch.equal(first.loss, other.loss)
+
+
+def test_the_experiment_shows_its_runs():
+    runs = {"mine": experiment.train(attention, steps=12)}
+    assert "mine" in repr(experiment.table(runs))
+    shown = experiment.figure(runs, {"mean": 15 / 16})
+    assert 'alt="Curves over the steps: mine from' in shown._repr_html_()
+    assert "mean at 0.94" in repr(shown)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: experiment.look_up_batch(0, torch.Generator()), "number is 0"),
+        (lambda: experiment.train(attention, steps=0), "steps is 0"),
+        (lambda: experiment.train(lambda q, k, v: q), r"operator gives \(1, 16, 256\): expected .*1, 16, 16"),
+        (lambda: experiment.train(lambda q, k, v: None), "operator gives NoneType"),
+        (lambda: experiment.figure({}, {}), "runs has 0 runs"),
+    ],
+)
+def test_the_experiment_names_what_is_wrong(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

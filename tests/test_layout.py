@@ -116,7 +116,7 @@ def may_import(module):
         "plots": set(),
         "interactive": MODELS,
         # Of what students write it takes nothing: their functions are handed over.
-        "experiments": MODELS | {"_require", "plots"},
+        "experiments": MODELS | {"_require", "_runs", "plots", "experiments"},
         "__init__": MODELS,
         "probe": {"probe"},
         "checks": MODELS | {"__init__", "_require", "checks", "probe"},
