@@ -155,25 +155,25 @@ def test_a_run_may_be_killed_at_any_moment(course, here):
 
 
 def test_the_class_goes_on_where_it_was_killed(course):
-    students = [f"student-{number:02}" for number in range(12)]
+    students = [f"student-{number}" for number in range(8)]
     for student in students:
         hand_in(course, student, {**RIGHT, "add": f"import time\ntime.sleep(0.2)\n{RIGHT['add']}"})
     with subprocess.Popen(
         [*COMMAND, "--workers", "2"], cwd=course, env=environment(), stdout=subprocess.PIPE, text=True
     ) as first:
         for line in first.stdout:
-            if line.startswith("[4/12]"):
+            if line.startswith("[2/8]"):
                 break
         family = psutil.Process(first.pid).children(recursive=True)
         first.kill()
     # Nothing of it stays: neither its workers nor their graders.
     assert psutil.wait_procs(family, timeout=60)[1] == []
     done = {path.parts[-3]: path.stat().st_mtime_ns for path in course.glob("autograded/*/*/*.ipynb")}
-    assert 4 <= len(done) < 12
+    assert 2 <= len(done) < 8
 
     second = run(course, "--workers", "2")
     assert (second.returncode, second.stderr) == (0, "")
-    assert f"{12 - len(done)} of 12 submissions to grade, {len(done)} unchanged" in second.stdout
+    assert f"{8 - len(done)} of 8 submissions to grade, {len(done)} unchanged" in second.stdout
     assert all_marks(course) == dict.fromkeys(students, MARKS)
     for student, written in done.items():
         assert (course / "autograded" / student / UNIT / f"{UNIT}.ipynb").stat().st_mtime_ns == written
@@ -220,7 +220,7 @@ def test_nothing_listens_to_the_network_in_a_run_on_this_machine(course):
                     seen.update({one.pid} if "attncourse.grading.serving" in one.cmdline() else ())
                     # What is connected was listened for.
                     open_to_others += one.net_connections("inet")
-            time.sleep(0.05)
+            time.sleep(0.3)
     assert process.returncode == 0
     assert len(seen) == 2
     assert open_to_others == []
@@ -251,14 +251,14 @@ def test_a_submission_that_hangs_or_kills_costs_nobody_else_a_mark(course):
     }
     for name, body in bodies.items():
         hand_in(course, name, {**RIGHT, "add": body})
-    others = [f"student-{number}" for number in range(6)]
+    others = [f"student-{number}" for number in range(4)]
     for student in others:
         hand_in(course, student)
-    done = run(course, "--workers", "2", "--limit", "20")
+    done = run(course, "--workers", "2", "--limit", "10")
     assert (done.returncode, done.stderr) == (1, "")
     assert all_marks(course) == dict.fromkeys([*others, "kills_once"], MARKS)
     problems = done.stdout.partition("To look at")[2]
-    assert f"submitted/hangs/{UNIT}/{UNIT}.ipynb: was stopped after 20 s, 2 times" in problems
+    assert f"submitted/hangs/{UNIT}/{UNIT}.ipynb: was stopped after 10 s, 2 times" in problems
     assert f"submitted/kills/{UNIT}/{UNIT}.ipynb: killed the process that graded it, 2 times" in problems
     assert not list((course / "autograded").glob("hangs*")) + list((course / "autograded").glob("kills"))
 

@@ -176,10 +176,6 @@ class Course:
         except (OSError, ValueError) as error:
             raise NotGraded(f"has no secret to draw numbers from: {error}", everyone=True) from error
         config = _portable(self.config)
-        try:
-            config.Execute.secret = secret.of_course(Path(self.folders.root))
-        except (OSError, ValueError) as error:
-            raise NotGraded(f"has no secret to draw numbers from: {error}", everyone=True) from error
         cells = snapshot(unit, sources, config)
         self._make_known(unit)
         return Unit(unit, sources, cells, config, course_version(), modules)

@@ -91,6 +91,8 @@ class Execute(preprocessors.Execute):
     def create_kernel_manager(self) -> Any:
         manager = super().create_kernel_manager()
         manager.context.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
+        # Else who sends to a kernel that has broken its connection waits for ever.
+        manager.context.setsockopt(zmq.SNDTIMEO, 1000 * GRACE)
         graded = (cell for cell in self.nb.cells if is_grade(cell))
         manager.course = str(
             made.package_for([task for cell in graded for task, _ in calls_of_checks(cell.source)])
@@ -119,7 +121,7 @@ class Execute(preprocessors.Execute):
             run_sync(self._async_run)(cell, index)
         except DeadKernelError:
             self._died("The Python process came to an end.")
-        except (CellTimeoutError, TimeoutError):
+        except (CellTimeoutError, TimeoutError, zmq.Again):
             self._stop("The code did not come to an end, and did not let itself be interrupted.")
         except Exception:
             self.log.exception("The kernel could not be understood")
@@ -303,7 +305,7 @@ class Execute(preprocessors.Execute):
             return run_sync(self._async_ask)(code, nonce, pipe)
         except DeadKernelError:
             self._died("The Python process came to an end while your function was called.")
-        except TimeoutError:
+        except (TimeoutError, zmq.Again):
             self._stop("Your function did not come to an end, and did not let itself be interrupted.")
         return None
 

@@ -9,13 +9,14 @@ Markdown, and harmless as such, is HTML only then. `with_policy` forbids all oth
 
 import base64
 import binascii
+import functools
 import hashlib
 import html
 import mimetypes
 import re
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from time import monotonic
 from typing import Any
@@ -175,6 +176,19 @@ def _mathml(found: re.Match[str]) -> str:
 # --- Markdown ---
 
 
+def _remembered(function: Callable[..., str]) -> Callable[..., str]:
+    """The function, which works once on what many notebooks have in common: short texts without pictures."""
+    remembering = functools.lru_cache(maxsize=500)(function)
+
+    @functools.wraps(function)
+    def wrapped(source: str, attachments: Mapping[str, Any] | None = None) -> str:
+        if attachments or len(source) > 10_000:
+            return function(source, attachments)
+        return remembering(source)
+
+    return wrapped
+
+
 class _Renderer(IPythonRenderer):
     """Formulas are marked, to become MathML; pictures that are elsewhere become links to them."""
 
@@ -196,9 +210,10 @@ class _Renderer(IPythonRenderer):
         return super().image(text, url, title)
 
 
-def _rendered(source: str, attachments: Mapping[str, Any]) -> str:
+def _rendered(source: str, attachments: Mapping[str, Any] | None) -> str:
     """Markdown as HTML that is not cleaned."""
-    renderer = _Renderer(escape=False, attachments={unquote(name): one for name, one in attachments.items()})
+    pictures = {unquote(name): one for name, one in (attachments or {}).items()}
+    renderer = _Renderer(escape=False, attachments=pictures)
     try:
         # It makes other addresses of some; so it must come first.
         return strip_files_prefix(MarkdownWithMath(renderer=renderer).render(source))
@@ -210,7 +225,12 @@ def _rendered(source: str, attachments: Mapping[str, Any]) -> str:
 def markdown2html(context: Context, source: str) -> str:
     """The filter of this name of nbconvert's, cleaned, with formulas as MathML."""
     cell = context.get("cell") or {}
-    return _FORMULA.sub(_mathml, clean_html(_rendered(source, cell.get("attachments") or {})))
+    return _as_html(source, cell.get("attachments"))
+
+
+@_remembered
+def _as_html(source: str, attachments: Mapping[str, Any] | None = None) -> str:
+    return _FORMULA.sub(_mathml, clean_html(_rendered(source, attachments)))
 
 
 def unchanged(text: str) -> str:
@@ -218,13 +238,14 @@ def unchanged(text: str) -> str:
     return text
 
 
+@_remembered
 def clean_markdown(source: str, attachments: Mapping[str, Any] | None = None) -> str:
     """Markdown that is harmless in every renderer.
 
     What is harmless stays as it is written, letter by letter. Else the cell becomes what is left
     of it as HTML: one block of it, without a blank line, in which Markdown has no meaning.
     """
-    rendered = _rendered(source, attachments or {})
+    rendered = _rendered(source, attachments)
     cleaned = clean_html(rendered)
     if _same(rendered, cleaned):
         return source

@@ -5,6 +5,7 @@ Code that gets around them is found by reading, or by a person who is told where
 """
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -59,7 +60,7 @@ def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequ
     trees = [(place, tree) for place, source in cells if (tree := _parse(source)) is not None]
     everywhere = [*filter(None, map(_parse, locked)), *(tree for _, tree in trees)]
     imported = {
-        name: origin for tree in everywhere for node in ast.walk(tree) for name, origin in _imports(node)
+        name: origin for tree in everywhere for node in _walk(tree) for name, origin in _imports(node)
     }
     defined = {
         node.name: (place, node)
@@ -75,9 +76,9 @@ def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequ
             if path[0] == "torch" and _plain(path[-1]) in forbidden:
                 found.calls = f"{path[-1]} (line {call.lineno} of its cell)"
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
-    seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in ast.walk(tree)]
+    seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in _walk(tree)]
     for place, part in _reached(answer, defined):
-        seen += [(place, node, forbidden) for node in ast.walk(part)]
+        seen += [(place, node, forbidden) for node in _walk(part)]
     for place, node, unwanted in seen:
         for name in _names(node):
             last = imported.get(name, name).rpartition(".")[2]
@@ -98,6 +99,8 @@ DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
 
+# The same cells stand above many checks, and in many notebooks.
+@functools.lru_cache(maxsize=500)
 def _parse(source: str) -> ast.Module | None:
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith(RUNNING):
@@ -106,6 +109,11 @@ def _parse(source: str) -> ast.Module | None:
         return ast.parse(TransformerManager().transform_cell(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # such a cell does not run either
+
+
+@functools.lru_cache(maxsize=500)
+def _walk(tree: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(tree))
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
@@ -138,7 +146,7 @@ def _reached(answer: str, defined: Mapping[str, tuple[str, ast.AST]]) -> list[tu
     names = [answer]
     for name in names:  # which grows
         if name in defined:
-            nodes = ast.walk(defined[name][1])
+            nodes = _walk(defined[name][1])
             names += [n.id for n in nodes if isinstance(n, ast.Name) and n.id not in names]
     return [defined[name] for name in dict.fromkeys(names) if name in defined]
 
