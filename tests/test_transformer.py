@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 
 import pytest
 import torch
@@ -19,9 +20,12 @@ from attncourse import (
     checks,
     influence,
     is_equivariant,
+    letters,
     local_mask,
     padding_mask,
 )
+from attncourse.checks.task import registry
+from attncourse.experiments import transformer as experiment
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 4)
@@ -438,3 +442,95 @@ def test_from_torch_takes_only_the_two_layers():
 
 def test_printing_a_block_says_its_kind():
     assert "norm='pre', hidden_dim=32" in repr(BLOCK)
+
+
+# --- the experiment at the end of the exercise ---
+
+SOLVED = {name: registry[name].reference for name in ("layer_norm", "mlp", "transformer_block")}
+SOLVED_DECODER, SOLVED_STACK = registry["decoder_block"].reference, registry["causal_stack"].reference
+TRAINED = (*SOLVED.values(), SOLVED_DECODER, registry["greedy_decode"].reference)
+
+
+def test_the_trained_weights_in_right_functions_give_what_the_models_give():
+    written, source = letters.encode("sorting", "<gino"), letters.encode("sorting", "sorting>")
+    with torch.no_grad():
+        expected = letters.results()["sorting"].model(written, source)
+    sorter = experiment.sorter(*SOLVED.values(), SOLVED_DECODER)
+    assert_close(sorter(written, source), expected)
+    assert_close(sorter(written.tolist(), source.tolist()), expected)  # lists of numbers, too
+
+    passage = letters.encode("text", "the reader looks back, and then once more at what was read before.")
+    with torch.no_grad():
+        expected = letters.results()["text"].model(passage[-64:])
+    assert len(passage) > 64
+    assert_close(experiment.writer(*SOLVED.values(), SOLVED_STACK)(passage), expected)
+
+
+def test_what_is_computed_is_the_functions_own():
+    """Any of them may be changed, and the scores change."""
+    written, source = letters.encode("sorting", "<gino"), letters.encode("sorting", "sorting>")
+    parts = [*SOLVED.values(), SOLVED_DECODER]
+    right = experiment.sorter(*parts)(written, source)
+    for place, name in enumerate((*SOLVED, "decoder_block")):
+        wrong = registry[name].single_mistakes[0]
+        changed = experiment.sorter(*parts[:place], wrong, *parts[place + 1 :])
+        assert not torch.allclose(changed(written, source), right, atol=1e-3), name
+
+
+def test_words_to_sort():
+    words, in_order = experiment.some_words(200, torch.Generator().manual_seed(0))
+    assert words.shape == (200, 5)
+    assert in_order.shape == (200, 6)
+    assert torch.equal(words[:, :-1].sort(1).values, in_order[:, 1:-1])
+    assert (in_order.diff(dim=1) > 0).all()  # from the start over different letters to the end
+    assert set(in_order.flatten().tolist()) == set(range(10))
+
+
+def test_training_is_fixed_by_its_seed_and_leaves_random_numbers_alone():
+    torch.manual_seed(3)
+    first = experiment.train(*TRAINED, steps=3)
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(1), after)
+    assert torch.equal(experiment.train(*TRAINED, steps=3).losses, first.losses)
+    assert not torch.equal(experiment.train(*TRAINED, steps=3, seed=1).losses, first.losses)
+    assert first.losses[0] == pytest.approx(math.log(10))  # of ten letters and signs nothing is known
+    assert first.kind == "as it should be"
+    assert 0 <= first.words_right <= 1
+
+
+def test_the_runs_differ_in_what_they_see():
+    losses = {kind: experiment.train(*TRAINED, kind=kind, steps=40) for kind in experiment.KINDS}
+    ends = {kind: run.losses[-5:].mean() for kind, run in losses.items()}
+    blind = registry["blind_loss"].reference(experiment.NUM_LETTERS, experiment.LENGTH)
+    assert ends["with an open mask"] < ends["without the source"]
+    assert ends["without the source"] > blind  # which nothing without the source can beat
+    assert losses["without the source"].words_right < 0.3
+
+
+def test_a_table_and_a_figure_of_runs_say_what_came_of_them():
+    runs = [
+        experiment.Run("as it should be", torch.linspace(2, 0.25, 30), 0.98),
+        experiment.Run("without the source", torch.full((30,), 0.75), 0.0),
+    ]
+    lines = repr(experiment.table(runs)).splitlines()
+    assert "98%" in lines[1]
+    assert "0.75" in lines[2]
+    figure = experiment.draw(runs, 0.85)
+    assert "without the source, it ends at 0.75" in figure.alt
+    assert "0.85" in figure.alt
+    assert figure.caption in figure._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: experiment.train(*TRAINED, kind="blind"), "kind is 'blind': expected one of"),
+        (lambda: experiment.train(*TRAINED, steps=0), "steps is 0"),
+        (lambda: experiment.some_words(0, torch.Generator()), "number is 0"),
+        (lambda: experiment.draw([], 0.85), "runs is empty"),
+    ],
+)
+def test_bad_arguments_of_the_experiment_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

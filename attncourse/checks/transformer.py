@@ -1,5 +1,6 @@
 """Tasks of the unit ``transformer``: the parts of a block, the block, the stack, and writing with it."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,11 @@ from torch import Tensor
 
 from attncourse.checks import laws
 from attncourse.checks.laws import Inputs
-from attncourse.checks.task import Case, Law, Normal, Task, normal_source, wrongs
+from attncourse.checks.task import Case, Law, Normal, Task, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
 from attncourse.masking import causal_mask
+from attncourse.probe.masking import AskAboutLayer
+from attncourse.probe.program import trace
 from attncourse.probe.transformer import Block, DecoderBlock, Decoding, NextScores, Stack
 
 NORMALISATION = "transformer#layer-normalisation"
@@ -24,6 +27,8 @@ STACK = "transformer#transformer-stack"
 SIZES = "transformer#paper-sizes"
 THREE_FORMS = "transformer#three-forms"
 NEXT_LETTER = "transformer#next-letter"
+IN_ORDER = "transformer#letters-in-order"
+MAP = "transformer#sorting-map"
 WRITING = "transformer#writing"
 
 
@@ -297,16 +302,16 @@ def any_norm(
 
 
 def _mlp(x: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> Tensor:
-    return torch.relu(x @ W_1 + b_1) @ W_2 + b_2
+    return torch.relu(x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
 def _mlp_inputs(normal: Normal, *shape: int, hidden: int, dtype: torch.dtype = torch.float32) -> Inputs:
     dim = shape[-1]
     return {
         "x": normal(*shape, dtype=dtype),
-        "W_1": normal(dim, hidden, dtype=dtype),
+        "W_1": normal(hidden, dim, dtype=dtype),
         "b_1": normal(hidden, dtype=dtype),
-        "W_2": normal(hidden, dim, dtype=dtype),
+        "W_2": normal(dim, hidden, dtype=dtype),
         "b_2": normal(dim, dtype=dtype),
     }
 
@@ -341,9 +346,9 @@ mlp = Task(
     _mlp,
     {
         "x": torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]]),
-        "W_1": torch.tensor([[1.0, 0.0, -1.0], [0.0, 2.0, 1.0]]),
+        "W_1": torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]),
         "b_1": torch.tensor([1.0, -1.0, 0.0]),
-        "W_2": torch.tensor([[1.0, 0.0], [0.0, -10.0], [2.0, 1.0]]),
+        "W_2": torch.tensor([[1.0, 0.0, 2.0], [0.0, -10.0, 1.0]]),
         "b_2": torch.tensor([100.0, 200.0]),
     },
     _mlp_cases,
@@ -370,9 +375,9 @@ mlp = Task(
             _small_mlp(W_1=torch.zeros(4, 4), b_2=torch.zeros(4), b_1=-torch.ones(4)),
         ),
         laws.stays(
-            "a hidden feature whose row of W_2 is zeros plays no part",
+            "a hidden feature whose column of W_2 is zeros plays no part",
             THINK,
-            lambda normal: (drawn := _small_mlp()(normal)) | {"W_2": drawn["W_2"] * torch.eye(4)[0][:, None]},
+            lambda normal: (drawn := _small_mlp()(normal)) | {"W_2": drawn["W_2"] * torch.eye(4)[0]},
             lambda inputs, normal: {"b_1": inputs["b_1"] + torch.tensor([0.0, 5.0, 5.0, 5.0])},
         ),
         laws.stays(
@@ -443,16 +448,17 @@ mlp = Task(
     side=wrongs(
         THINK,
         """
-        left: the matrix stands on the left, so it mixes positions instead of features
+        left: the matrices stand on the left, so they mix positions instead of features
             Rows of `x` are positions, columns are features. In `W @ x` each row of the product is a mixture
             of rows of `x`: positions meet. On which side must the matrix stand?
             (transformer#only-meeting-place)
-        columns: the formula for columns is used for rows: the matrices stand on the left as they are
-            Rows of `x` are positions here, and the matrices have inputs in rows. Write the two shapes beside
-            each other: which dimension must disappear in the product?
-        transposed: the matrices are transposed
-            PyTorch's linear layers store their weights transposed; here inputs are in rows. Write the two
-            shapes beside each other.
+        left and transposed: the matrices stand on the left, transposed
+            Rows of `x` are positions, columns are features. In `W.mT @ x` each row of the product is a
+            mixture of rows of `x`: positions meet. On which side must the matrix stand?
+            (transformer#only-meeting-place)
+        not transposed: the matrices are used as they are stored, with outputs in rows
+            In the chapter's formula a matrix has a row for each *input*. These have a row for each output.
+            Write the two shapes beside each other: which dimension must disappear in the product?
         """,
     ),
     gets=wrongs(
@@ -487,9 +493,12 @@ def any_mlp(
     adds="nothing",
 ):
     def times(y, W):
-        return {"left": lambda: W.mT @ y, "columns": lambda: W @ y, "transposed": lambda: y @ W.mT}.get(
-            side, lambda: y @ W
-        )()
+        ways = {
+            "left": lambda: W @ y,
+            "left and transposed": lambda: W.mT @ y,
+            "not transposed": lambda: y @ W,
+        }
+        return ways.get(side, lambda: y @ W.mT)()
 
     other = {
         "none": lambda y: y,
@@ -805,6 +814,197 @@ def any_block(x, attend, mlp, norm_1, norm_2, norm, *, where="right", bare="", s
     thought = inside[1](mlp(other))
     carried = {"to the copy": other if kind == "pre" else z, "from x": x, "one": x}.get(sums, z)
     return after[1](thought if sums in ("none", "not the last") else carried + thought)
+
+
+# ---------------------------------------------------------------------------------------
+# Where the normalisation of an unseen block is
+# ---------------------------------------------------------------------------------------
+
+DESIGNS = ("pre", "post", "inside", "overwritten")
+
+
+def _standard(x: Tensor) -> Tensor:
+    """Brought to mean 0 and variance 1; so precisely that any tolerance will do."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / ((centred * centred).mean(-1, keepdim=True) + 1e-12) ** 0.5
+
+
+def _designed(design: str, step: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """One step with its residual and a normalisation, in one of `DESIGNS`."""
+    return {
+        "pre": lambda x: x + step(_standard(x)),
+        "post": lambda x: _standard(x + step(x)),
+        "inside": lambda x: x + _standard(step(x)),
+        "overwritten": lambda x: _standard(x) + step(_standard(x)),
+    }[design]
+
+
+def _some_steps(normal: Normal, dim: int) -> dict[str, Callable[[Tensor], Tensor]]:
+    # So many hidden features that at no position all of them are off: zeros cannot be normalised.
+    W_1, W_2 = normal(dim, 4 * dim, dtype=torch.float64), normal(4 * dim, dim, dtype=torch.float64)
+    bias = 2 * normal(4 * dim, dtype=torch.float64)
+    return {
+        "an MLP": lambda x: torch.relu(x @ W_1 + bias) @ W_2,
+        "an MLP without biases": lambda x: torch.relu(x @ W_1) @ W_2,
+        "an MLP whose outputs have the mean 0": lambda x: (
+            torch.relu(x @ W_1 + bias) @ (W_2 - W_2.mean(-1, keepdim=True))
+        ),
+        "an attention": lambda x: torch.softmax(x @ W_1[:, :dim] @ x.mT, -1) @ x @ W_2[:dim],
+    }
+
+
+def _which_norm(layer: Callable, x: Tensor) -> str:
+    y = layer(x)
+    if torch.allclose(_standard(y), y, atol=1e-6):
+        return "post"
+    if torch.allclose(_standard(y - x), y - x, atol=1e-6):
+        return "inside"
+    return "overwritten" if torch.allclose(layer(10 * x), y, atol=1e-6) else "pre"
+
+
+# Each design with an MLP, and with a step by which it is told from the others less easily.
+_STEPS = {
+    **{f"{design} 1": "an MLP" for design in DESIGNS},
+    "pre 2": "an MLP whose outputs have the mean 0",
+    "post 2": "an attention",
+    "inside 2": "an MLP without biases",
+    "overwritten 2": "an attention",
+}
+
+
+def _which_norm_cases(seed: int) -> list[Case]:
+    normal, listed = normal_source(seed), []
+    for name in in_any_order(_STEPS, seed):
+        layer = trace(_designed(name.partition(" ")[0], _some_steps(normal, 6)[_STEPS[name]]))
+        x = 2 * normal(4, 6, dtype=torch.float64)
+        listed.append(Case({"layer": layer, "x": x}, f"the step is {_STEPS[name]}"))
+    return listed
+
+
+def _design_law(sentence: str, design: str, step: str) -> Law:
+    def inputs(normal: Normal) -> Inputs:
+        layer = trace(_designed(design, _some_steps(normal, 6)[step]))
+        return {"layer": layer, "x": 2 * normal(4, 6, dtype=torch.float64)}
+
+    def broken(inputs: Inputs, value: str) -> str | None:
+        return None if value == design else f"yours says {value!r} of such a block"
+
+    return Law(sentence, PRE_AND_POST, inputs, broken)
+
+
+which_norm = Task(
+    "which_norm",
+    _which_norm,
+    {
+        "layer": trace(lambda x: _standard(x + 0 * x)),
+        "x": torch.tensor([[1.0, 3.0], [2.0, 6.0], [5.0, 1.0]], dtype=torch.float64),
+    },
+    _which_norm_cases,
+    laws=[
+        _design_law("a block whose every output has mean 0 and variance 1 is post-norm", "post", "an MLP"),
+        _design_law(
+            "a block that adds something of mean 0 and variance 1 to every input normalises what it adds",
+            "inside",
+            "an MLP",
+        ),
+        _design_law(
+            "a block that gives the same for an input ten times as large has lost the input itself",
+            "overwritten",
+            "an MLP",
+        ),
+        _design_law(
+            "a block that adds the same to an input ten times as large, but nothing normalised, is pre-norm",
+            "pre",
+            "an MLP",
+        ),
+    ],
+    way=AskAboutLayer(),
+)
+
+
+@which_norm.made_of(
+    tried=wrongs(
+        PRE_AND_POST,
+        """
+        once: the block is tried on one input only, so a lost input is not noticed
+            In `norm(x) + f(norm(x))` the size of x is lost. With which second input can you see that?
+        output: only the output is looked at: a block that does not normalise it is called pre-norm
+            There are four designs, and three of them do not normalise their output. What can you do with the
+            output and the input together?
+        difference: what is added to the input is not looked at
+            Two designs are told by the output of one call. For another one, look at how far the output is
+            from the input.
+        size: whether something normalised is added is told from a larger input
+            An MLP without biases gives ten times as much for ten times the input, and its normalised output
+            is the same. Ask what has been added itself: is it normalised?
+        """,
+    ),
+    normalised=wrongs(
+        NORMALISATION,
+        """
+        mean: what has the mean 0 is taken for normalised
+            What a step returns may have the mean 0 by itself. What else does a normalisation bring about?
+        positions: it is over the positions that mean and variance are taken
+            Each position is normalised by itself, so mean and variance run over its features. Which dimension
+            is that?
+        exactly: numbers are compared without any tolerance
+            A mean of 0.0000000001 is 0 but for rounding. `torch.allclose` compares with a tolerance.
+        """,
+    ),
+    named=wrongs(
+        PRE_AND_POST,
+        """
+        exchanged: pre and post are exchanged
+            Post-norm: after the sum, so what leaves the block is normalised.
+        inside as pre: a block that normalises what the step returns is called pre-norm
+            There are three places beside a step: before it, after it but before the sum, and after the sum.
+        inside as post: a block that normalises what the step returns is called post-norm
+            There are three places beside a step: before it, after it but before the sum, and after the sum.
+        overwritten as post: a block that has overwritten its input is called post-norm
+            There the *input* has been normalised, before the sum. Is what leaves it normalised?
+        always pre: every block is called pre-norm
+            Some of the blocks are not. What is true of the output of a post-norm block, whatever comes in?
+        always post: every block is called post-norm
+            What is true of the output of a post-norm block, whatever comes in? Is it true of all of these?
+        """,
+    ),
+)
+def any_tell(layer, x, *, tried="twice", normalised="features", named="right"):
+    def is_normalised(y):
+        dim = -2 if normalised == "positions" else -1
+        mean, variance = y.mean(dim), y.var(dim, correction=0)
+        if normalised == "exactly":
+            return bool((mean == 0).all() and (variance == 1).all())
+        of_mean = torch.allclose(mean, torch.zeros_like(mean), atol=1e-4)
+        return of_mean and (
+            normalised == "mean" or torch.allclose(variance, torch.ones_like(variance), atol=1e-3)
+        )
+
+    y, larger = layer(x), layer(10 * x)
+    adds_the_same = torch.allclose(larger - 10 * x, y - x, atol=1e-4)
+    inside = not adds_the_same if tried == "size" else is_normalised(y - x)
+    if is_normalised(y):
+        design = "post"
+    elif tried == "output":
+        design = "pre"
+    elif tried == "size" and torch.allclose(larger, y, atol=1e-4):
+        design = "overwritten"
+    elif inside and tried != "difference":
+        design = "inside"
+    elif tried != "once" and torch.allclose(larger, y, atol=1e-4):
+        design = "overwritten"
+    else:
+        design = "pre"
+    match named:
+        case "exchanged":
+            return {"pre": "post", "post": "pre"}.get(design, design)
+        case "inside as pre" | "inside as post":
+            return named.rpartition(" ")[2] if design == "inside" else design
+        case "overwritten as post":
+            return "post" if design == "overwritten" else design
+        case "always pre" | "always post":
+            return named.rpartition(" ")[2]
+    return design
 
 
 # ---------------------------------------------------------------------------------------
@@ -1536,77 +1736,81 @@ def any_parameters(
 # ---------------------------------------------------------------------------------------
 
 
-def _inputs_and_targets(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    return tokens[..., :-1], tokens[..., 1:]
+def _training_passages(tokens: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    number = (len(tokens) - 1) // length
+    used = tokens[: number * length + 1]
+    return used[:-1].view(number, length), used[1:].view(number, length)
 
 
-def _inputs_and_targets_cases(seed: int) -> list[Case]:
+def _training_passages_cases(seed: int) -> list[Case]:
     generator = torch.Generator().manual_seed(seed)
 
-    def case(*shape: int, note: str = "", **how: Any) -> Case:
-        return Case({"tokens": torch.randint(1, 100, shape, generator=generator)}, note, **how)
+    def case(num_tokens: int, length: int, note: str) -> Case:
+        # No token twice, so that nothing fits by chance.
+        return Case({"tokens": torch.randperm(90, generator=generator)[:num_tokens], "length": length}, note)
 
     return [
-        case(6, note="one sequence"),
-        case(4, 7, note="a batch"),
-        case(3, 3, note="as many sequences as positions"),
-        case(2, 3, 5, note="two batch dimensions"),
-        case(3, note="three positions"),
-        case(3, 6, note="an input that is not contiguous", contiguous=False),
+        case(25, 4, "a text that is used up"),
+        case(23, 5, "a text with tokens left over"),
+        case(24, 4, "a text that lacks one token"),
+        case(9, 8, "a single passage"),
+        case(26, 5, "as many passages as a passage is long"),
+        case(6, 1, "passages of one token"),
     ]
 
 
-def _some_tokens(normal: Normal) -> Inputs:
-    return {"tokens": normal(6).argsort() + 10}
+def _some_text(normal: Normal) -> Inputs:
+    return {"tokens": normal(14).argsort() + 10, "length": 4}
 
 
 def _sees_then_predicts(inputs: Inputs, value: tuple[Tensor, Tensor]) -> str | None:
-    given, wanted = (part.tolist() for part in value)
-    place = next((n for n in range(len(given) - 1) if wanted[n] != given[n + 1]), None)
-    if place is None:
-        return None
-    return f"in yours {given[place]} is to predict {wanted[place]}, and what comes next is {given[place + 1]}"
-
-
-def _begins_and_ends(inputs: Inputs, value: tuple[Tensor, Tensor]) -> str | None:
-    tokens = inputs["tokens"].tolist()
-    if int(value[0][0]) != tokens[0]:
-        return f"your input begins with {int(value[0][0])}, and the tokens with {tokens[0]}"
-    if int(value[1][-1]) != tokens[-1]:
-        return f"your targets end with {int(value[1][-1])}, and the tokens with {tokens[-1]}"
+    text = inputs["tokens"].tolist()
+    follows = dict(zip(text, [*text[1:], None], strict=True))
+    for given, wanted in zip(value[0].flatten().tolist(), value[1].flatten().tolist(), strict=True):
+        if follows.get(given) != wanted:
+            after = "nothing comes" if follows.get(given) is None else f"{follows[given]} comes"
+            return f"in yours {given} is to predict {wanted}, and after it {after}"
     return None
 
 
-inputs_and_targets = Task(
-    "inputs_and_targets",
-    _inputs_and_targets,
-    {"tokens": torch.tensor([[5, 7, 9, 8], [1, 2, 3, 4]])},
-    _inputs_and_targets_cases,
+def _reads_on(inputs: Inputs, value: tuple[Tensor, Tensor]) -> str | None:
+    text = inputs["tokens"].tolist()
+    for row, passage in enumerate(value[0].tolist()):
+        start = row * inputs["length"]
+        if passage != text[start : start + inputs["length"]]:
+            return (
+                f"in yours passage {row} begins with {passage[:2]}, and the text goes on with {text[start]}"
+            )
+    return None
+
+
+training_passages = Task(
+    "training_passages",
+    _training_passages,
+    {"tokens": torch.tensor([5, 7, 9, 8, 6, 4, 1, 3]), "length": 3},
+    _training_passages_cases,
     laws=[
         Law(
             "each position is to predict the token that comes next",
             NEXT_LETTER,
-            _some_tokens,
+            _some_text,
             _sees_then_predicts,
         ),
         Law(
-            "the input begins with the first token, and the targets end with the last",
+            "the inputs, read row after row, are the text from its beginning",
             NEXT_LETTER,
-            _some_tokens,
-            _begins_and_ends,
+            _some_text,
+            _reads_on,
         ),
     ],
 )
 
 
-@inputs_and_targets.made_of(
+@training_passages.made_of(
     shift=wrongs(
         NEXT_LETTER,
         """
         none: the target is not shifted: each position is to predict itself
-            A position sees itself, so it could copy, with a loss of 0 and nothing learned. What is it to
-            predict?
-        whole: the whole sequence is both input and target
             A position sees itself, so it could copy, with a loss of 0 and nothing learned. What is it to
             predict?
         back: the shift goes the wrong way: each position is to predict the one before
@@ -1615,31 +1819,36 @@ inputs_and_targets = Task(
         two: the shift is two positions wide
             Between the last thing that a position sees and the one that it predicts, nothing is to be left
             out.
-        rolled: the last position is to predict the first: the shift goes round in a circle
-            `roll` puts what falls off the end at the beginning. What comes after the last one is not known,
-            so the last one has no target. What follows for the input?
-        rolled back: the shift goes the wrong way, round in a circle
-            `roll` puts what falls off one end at the other. And is a position to predict the one before?
-        end only: only the last position has a target
-            A causal model predicts at every position at once, each from its own past. A sequence of a hundred
+        rolled: the last position of each passage is to predict its first: each row goes round in a circle
+            `roll` puts what falls off the end at the beginning. What comes after the last token of a passage
+            is known: where does it stand?
+        end only: only the last position of a passage has a target
+            A causal model predicts at every position at once, each from its own past. A passage of a hundred
             gives that many lessons instead of one.
-        cut: the last token is dropped from both
-            The input lacks its last token since nothing comes after it. What does the target lack?
-        long input: the input keeps its last token, for which there is no target
-            Input and target go together position by position. What would the last position of yours predict?
-        long target: the target keeps the first token, which nothing predicts
-            Input and target go together position by position. From what would the first token be predicted?
         """,
     ),
-    along=wrongs(
+    cut=wrongs(
         NEXT_LETTER,
         """
-        first: the shift is along the first dimension, which with a batch counts the sequences
-            With a batch, yours predicts one sequence from another. Which dimension are the positions, counted
-            from the back?
-        dim 1: dimension 1 is cut, which is right for exactly one batch dimension
-            A passage may come alone, or with several batch dimensions in front. How do you name the dimension
-            of the positions when you count from the back?
+        apart: the passages do not share a token, so the first token of each is never predicted
+            Cutting the text into pieces of `length + 1` leaves out a lesson between two pieces. The last
+            target of a passage is the first input of the next.
+        overlapping: a passage begins at every token, so that each lesson is there many times
+            One passage is to begin where the last one ended. How far is it from one beginning to the next?
+        columns: the text runs down the columns
+            `view` and `reshape` fill row after row. Which of the two numbers must come first in the shape, so
+            that a row is a passage?
+        one fewer: there is one passage fewer than the text has room for
+            Try a text of `2 * length + 1` tokens on paper. How many passages fit?
+        one more: the number of passages is that of the inputs, and the last of them may lack a target
+            A text of exactly `2 * length` tokens has no target for its last token. How many tokens are needed
+            for two passages?
+        end: the passages are counted from the end of the text
+            What is left over is left over at the end. With which token does the first passage begin?
+        short: the passages are one token too short
+            In a passage of inputs there are `length` tokens, and as many targets.
+        long: the passages are one token too long
+            In a passage of inputs there are `length` tokens, and as many targets.
         """,
     ),
     form=wrongs(
@@ -1649,31 +1858,44 @@ inputs_and_targets = Task(
             Tokens are the numbers of letters or words, by which a row of a table is found.
         stacked: input and targets come as one tensor
             Asked for are two tensors, as a tuple.
+        flat: the passages come one behind the other, in one dimension
+            Each passage is a sequence of its own, so it has a row of its own.
         """,
     ),
 )
-def any_targets(tokens, *, shift="one", along="positions", form="pair"):
-    dim = {"first": 0, "dim 1": 1}.get(along, -1)
-    if along == "dim 1" and shift == "one":
-        pair = tokens[:, :-1], tokens[:, 1:]
+def any_passages(tokens, length, *, shift="one", cut="shared", form="pair"):
+    length += {"short": -1, "long": 1}.get(cut, 0)
+    number = (len(tokens) - 1) // length if length else 0
+    number += {"one fewer": -1}.get(cut, 0)
+    if cut == "one more":
+        number = len(tokens) // length
+    if cut == "end":
+        tokens = tokens[len(tokens) - number * length - 1 :]
+    if cut == "apart":
+        both = tokens[: len(tokens) // (length + 1) * (length + 1)].reshape(-1, length + 1)
+        inputs, targets = both[:, :-1], both[:, 1:]
+    elif cut == "overlapping":
+        both = tokens.unfold(0, length + 1, 1)
+        inputs, targets = both[:, :-1], both[:, 1:]
     else:
-        t = tokens.movedim(dim, -1)
-        pair = {
-            "none": (t[..., :-1], t[..., :-1]),
-            "whole": (t, t),
-            "back": (t[..., 1:], t[..., :-1]),
-            "two": (t[..., :-2], t[..., 2:]),
-            "rolled": (t, t.roll(-1, -1)),
-            "rolled back": (t, t.roll(1, -1)),
-            "end only": (t[..., :-1], t[..., -1]),
-            "cut": (t[..., :-2], t[..., 1:-1]),
-            "long input": (t, t[..., 1:]),
-            "long target": (t[..., :-1], t),
-        }.get(shift, (t[..., :-1], t[..., 1:]))
-        if shift != "end only":
-            pair = tuple(part.movedim(-1, dim) for part in pair)
+        size = number * length
+        shape = (length, number) if cut == "columns" else (number, length)
+        inputs, targets = tokens[:size].reshape(shape), tokens[1 : size + 1].reshape(shape)
+        if shift == "two":
+            targets = torch.cat([tokens, tokens[:1]])[2 : size + 2].reshape(shape)
+        if cut == "columns":
+            inputs, targets = inputs.mT, targets.mT
+    if shift == "none":
+        targets = inputs
+    if shift == "rolled":
+        targets = inputs.roll(-1, -1)
+    if shift == "end only":
+        targets = targets[:, -1]
+    pair = (targets, inputs) if shift == "back" else (inputs, targets)
     if form == "floats":
         pair = tuple(part.float() for part in pair)
+    if form == "flat":
+        pair = tuple(part.flatten() for part in pair)
     return torch.stack(pair) if form == "stacked" else pair
 
 
@@ -1906,3 +2128,376 @@ def any_decoding(
     if result == "backwards":
         letters = letters[::-1]
     return [start, *letters] if result in ("start", "both") else letters
+
+
+# ---------------------------------------------------------------------------------------
+# The experiment: what a decoder can reach that does not see the source, and what went wrong in a training
+# ---------------------------------------------------------------------------------------
+
+
+def _blind_loss(num_letters: int, length: int) -> float:
+    return math.log(math.comb(num_letters, length)) / (length + 1)
+
+
+def _words_of(num_letters: int, length: int) -> Inputs:
+    return {"num_letters": num_letters, "length": length}
+
+
+def _blind_loss_cases(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(least: int, most: int) -> int:
+        return int(torch.randint(least, most + 1, (), generator=generator))
+
+    return [
+        Case(_words_of(num := drawn(9, 14), drawn(3, num - 3)), "some of the letters"),
+        Case(_words_of(num := drawn(15, 25), drawn(6, num - 6)), "more letters"),
+        Case(_words_of(drawn(5, 12), 1), "words of one letter"),
+        Case(_words_of(num := drawn(5, 12), num), "words of all the letters"),
+        Case(_words_of(num := drawn(5, 12), num - 1), "words that lack one letter"),
+    ]
+
+
+def _number_is(expected: Callable[[Inputs], float]) -> Callable[[Inputs, float], str | None]:
+    def broken(inputs: Inputs, value: float) -> str | None:
+        right = expected(inputs)
+        if math.isclose(value, right, rel_tol=1e-5, abs_tol=1e-9):
+            return None
+        return f"yours is {shown(value)}, not {shown(right)}"
+
+    return broken
+
+
+def _twice_as_many(inputs: list[Inputs], values: list[float]) -> str | None:
+    # Of 7 letters, 3 or 4 are in the word: the sums over 4 and over 5 positions are the same.
+    sums = [value * (one["length"] + 1) for one, value in zip(inputs, values, strict=True)]
+    if math.isclose(*sums, rel_tol=1e-5):
+        return None
+    return f"with yours these are {shown(sums[0])} and {shown(sums[1])}"
+
+
+blind_loss = Task(
+    "blind_loss",
+    _blind_loss,
+    _words_of(4, 2),
+    _blind_loss_cases,
+    laws=[
+        Law(
+            "if every word has all the letters, there is only one that can be written, and the loss is 0",
+            IN_ORDER,
+            lambda normal: _words_of(6, 6),
+            _number_is(lambda inputs: 0.0),
+        ),
+        Law(
+            "a word of one letter out of 9 costs ln 9 at the letter and 0 at the end: ln 9 / 2 in the mean",
+            NEXT_LETTER,
+            lambda normal: _words_of(9, 1),
+            _number_is(lambda inputs: math.log(9) / 2),
+        ),
+        Law(
+            "to know the 3 letters that are in a word is to know the 4 that are not: summed up over the "
+            "positions, words of 3 and of 4 letters out of 7 cost the same",
+            IN_ORDER,
+            lambda normal: [_words_of(7, 3), _words_of(7, 4)],
+            _twice_as_many,
+        ),
+    ],
+)
+
+
+@blind_loss.made_of(
+    counted=wrongs(
+        IN_ORDER,
+        """
+        orders: the orders of the source are counted, too
+            What is written is in the order of the alphabet. How many different words can be *written*?
+        powers: every position may have any letter
+            No letter comes twice, and each is later in the alphabet than the one before it. How many
+            different words can be written?
+        repeats: words with letters that come twice are counted, too
+            No letter comes twice in a word.
+        letters: only the first letter is looked at, as if all letters were equally likely
+            Is z as likely to be the first letter of a sorted word as a? Count whole words, which *are*
+            equally likely.
+        every letter: every position is taken to cost as much as a letter of which nothing is known
+            What has been written rules out many letters. Count whole words, which are equally likely.
+        subsets: words of all lengths are counted
+            All words have the same length here, and the decoder has learned that.
+        """,
+    ),
+    shared=wrongs(
+        NEXT_LETTER,
+        """
+        letters: the end is not counted as a position
+            The decoder writes the letters, and then the sign of the end: so many positions have a target. The
+            end costs nothing, as the length is known.
+        not: the loss is that of the whole word, not the mean over its positions
+            Over how many positions is the mean to be taken? (The end is one of them.)
+        start: the start is counted as a position that is to be predicted
+            The start is given. Which signs are to be written?
+        """,
+    ),
+    unit=wrongs(
+        NEXT_LETTER,
+        """
+        bits: the logarithm has the base 2
+            The loss is the mean of -ln of the chances: the natural logarithm.
+        digits: the logarithm has the base 10
+            The loss is the mean of -ln of the chances: the natural logarithm.
+        sign: the sign is missing
+            The logarithm of a chance is negative, and the loss is minus that.
+        chance: what comes back is a chance, and no loss
+            The loss is -ln of a chance. How many words are equally likely, and what is the chance of each?
+        """,
+    ),
+)
+def any_blind(num_letters, length, *, counted="words", shared="positions", unit="nats"):
+    number = {
+        "orders": math.perm(num_letters, length),
+        "powers": num_letters**length,
+        "repeats": math.comb(num_letters + length - 1, length),
+        "letters": num_letters,
+        "every letter": num_letters ** (length + 1),
+        "subsets": 2**num_letters,
+    }.get(counted, math.comb(num_letters, length))
+    positions = {"letters": length, "not": 1, "start": length + 2}.get(shared, length + 1)
+    if unit == "chance":
+        return 1 / number
+    loss = math.log(number) / positions
+    return {"bits": loss / math.log(2), "digits": loss / math.log(10), "sign": -loss}.get(unit, loss)
+
+
+READINGS = ("works", "leak", "blind", "stuck", "unfinished")
+
+
+def _which_run(losses: Tensor, words_right: float, num_letters: int, length: int) -> str:
+    if words_right > 0.5:
+        return "works"
+    fifth = len(losses) // 5
+    last, before = losses[-fifth:].mean(), losses[-2 * fifth : -fifth].mean()
+    blind = _blind_loss(num_letters, length)
+    if last < 0.1 * blind:
+        return "leak"
+    if last < 0.9 * before:
+        return "unfinished"
+    return "blind" if last < 1.15 * blind else "stuck"
+
+
+def _record(
+    normal: Normal, reading: str, num_letters: int, length: int, steps: int, right: float, ends: float = 1.0
+) -> Inputs:
+    """What a run could leave behind: it falls to `ends`, in blind losses, or is on its way there."""
+    blind, start = _blind_loss(num_letters, length), math.log(num_letters + 2)
+    done = torch.linspace(0, 1, steps)
+    if reading == "unfinished":
+        # It just gets there, and in each fifth of the time a quarter of the loss is taken off.
+        curve = ends * blind * torch.exp(1.5 * (1 - done))
+    else:
+        curve = ends * blind + (start - ends * blind) * torch.exp(-18 * done)
+    # The noise of single steps cancels out within a fifth of them, and the last step is far off.
+    noise = (
+        0.1
+        * torch.tensor([1.0, -1.0]).repeat(steps // 2)
+        * (0.5 + normal(steps // 2).abs().clamp(max=1))[:, None].expand(-1, 2).flatten()
+    )
+    noise[-1], noise[-2] = 0.6, -0.6
+    return {
+        "losses": curve * (1 + noise),
+        "words_right": round(right, 2),
+        "num_letters": num_letters,
+        "length": length,
+    }
+
+
+def _which_run_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(least: float, most: float) -> float:
+        return least + (most - least) * torch.rand((), generator=generator).item()
+
+    runs: dict[str, Callable[[], tuple[str, float, float]]] = {
+        "works": lambda: ("works", drawn(0.9, 1.0), 0.01),
+        "works, not without mistakes": lambda: ("works", drawn(0.7, 0.8), 0.05),
+        "leak": lambda: ("leak", drawn(0.0, 0.1), 0.01),
+        "leak 2": lambda: ("leak", drawn(0.0, 0.1), 0.02),
+        "blind": lambda: ("blind", drawn(0.0, 0.05), 1.0),
+        "blind 2": lambda: ("blind", drawn(0.0, 0.05), 1.02),
+        "stuck": lambda: ("stuck", 0.0, drawn(1.35, 1.5)),
+        "stuck 2": lambda: ("stuck", 0.0, drawn(1.5, 1.8)),
+        "unfinished": lambda: ("unfinished", drawn(0.0, 0.05), 1.0),
+        "unfinished, lower": lambda: ("unfinished", drawn(0.2, 0.4), 0.5),
+        "unfinished, higher": lambda: ("unfinished", 0.0, 1.5),
+    }
+    listed = []
+    for name in in_any_order(runs, seed):
+        reading, right, ends = runs[name]()
+        num_letters, steps = int(drawn(8, 13)), 10 * int(drawn(4, 13))
+        length = int(drawn(3, num_letters - 3))
+        listed.append(
+            Case(_record(normal, reading, num_letters, length, steps, right, ends), f"{steps} steps")
+        )
+    return listed
+
+
+def _reading_law(sentence: str, read: str, reading: str, right: float, ends: float) -> Law:
+    def broken(inputs: Inputs, value: str) -> str | None:
+        return None if value == reading else f"yours says {value!r} of such a run"
+
+    return Law(sentence, read, lambda normal: _record(normal, reading, 10, 4, 60, right, ends), broken)
+
+
+which_run = Task(
+    "which_run",
+    _which_run,
+    {
+        "losses": torch.tensor([2.0, 1.6, 1.2, 1.0, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6]),
+        "words_right": 0.15,
+        "num_letters": 4,
+        "length": 2,
+    },
+    _which_run_cases,
+    laws=[
+        _reading_law(
+            "a model that writes most words without a mistake works, whatever its loss",
+            WRITING,
+            "works",
+            0.75,
+            0.05,
+        ),
+        _reading_law(
+            "a loss near 0 with hardly a word right is a leak: in training, something can be seen that is "
+            "not there when it writes",
+            NEXT_LETTER,
+            "leak",
+            0.02,
+            0.01,
+        ),
+        _reading_law(
+            "as long as the loss falls, it is too early to say, wherever it stands",
+            "transformer#letters-long",
+            "unfinished",
+            0.0,
+            1.0,
+        ),
+        _reading_law(
+            "a loss that has come to rest at that of a decoder without the source is that of such a decoder",
+            MAP,
+            "blind",
+            0.02,
+            1.0,
+        ),
+        _reading_law(
+            "a loss that has come to rest far above even that says that hardly anything has been learned",
+            MAP,
+            "stuck",
+            0.0,
+            1.6,
+        ),
+    ],
+    builds_on=("blind_loss",),
+)
+
+
+@which_run.made_of(
+    works=wrongs(
+        WRITING,
+        """
+        loss: a small loss is taken for success
+            What in the record says how the model does when it writes on its own? A loss is that of training,
+            where the true letters are given.
+        any: every run that writes some words right is said to work
+            One word in ten may be luck, or half learned. Asked is whether it writes *most* words right.
+        perfect: only a run that writes all words right is said to work
+            A model that writes eight words in ten without a mistake has learned its task: most are right.
+        """,
+    ),
+    falls=wrongs(
+        "transformer#letters-long",
+        """
+        not asked: whether the loss still falls is not looked at
+            A loss may just pass the value at which another run has come to rest. How do you see that it is
+            still on its way?
+        from the start: the loss at the end is compared with the one at the start
+            All of them have fallen since then, also those that have long been at rest. Which parts of the
+            curve say whether it falls *now*?
+        one step: single steps are compared
+            From step to step a loss goes up and down by chance. Compare means of many steps.
+        """,
+    ),
+    at=wrongs(
+        "transformer#letters-long",
+        """
+        last step: the last step stands for where the loss has come to rest
+            A single step is up or down by chance: here, one is far off. Take a mean of many.
+        whole: the mean of all steps stands for where the loss has come to rest
+            The first steps are those of a model that knows nothing yet. Which part of the curve says where it
+            has come to?
+        lowest: the lowest loss stands for where it has come to rest
+            Of many steps one is the luckiest. Take a mean of many.
+        """,
+    ),
+    line=wrongs(
+        IN_ORDER,
+        """
+        none: every loss that has come to rest above 0 is called blind
+            A decoder without the source can still learn what words look like. You have computed how far that
+            takes it. What if the loss rests far above?
+        word: the loss without the source is taken for the whole word
+            Losses here are means over all positions, the end included.
+        letter: the loss without the source is taken to be that of a letter of which nothing is known
+            What has been written rules out many letters. You have computed what is left.
+        """,
+    ),
+    named=wrongs(
+        NEXT_LETTER,
+        """
+        leak as blind: a leak is called blind
+            A decoder without the source knows too little, and one with a leak too much. Which of the two
+            has a loss near 0?
+        exchanged: leak and blind are exchanged
+            A decoder without the source knows too little, and one with a leak too much. Which of the two
+            has a loss near 0?
+        blind and stuck: blind and stuck are exchanged
+            Which of the two has learned what words look like, and so has the smaller loss?
+        never stuck: a loss at rest is called unfinished where it is high
+            Training for longer does not help where the loss no longer falls.
+        """,
+    ),
+)
+def any_reading(
+    losses, words_right, num_letters, length, *, works="most", falls="fifths", at="fifth", line="", named=""
+):
+    blind = any_blind(num_letters, length, shared="not" if line == "word" else "positions")
+    if line == "letter":
+        blind = math.log(num_letters)
+    fifth = len(losses) // 5
+    last, before = losses[-fifth:].mean(), losses[-2 * fifth : -fifth].mean()
+    falling = {
+        "not asked": False,
+        "from the start": losses[-fifth:].mean() < 0.9 * losses[:fifth].mean(),
+        "one step": losses[-1] < 0.9 * losses[-2],
+    }.get(falls, last < 0.9 * before)
+    rest = {"last step": losses[-1], "whole": losses.mean(), "lowest": losses.min()}.get(at, last)
+    near = rest < 0.1 * blind
+    success = {"loss": near, "any": words_right > 0.1, "perfect": words_right == 1}.get(
+        works, words_right > 0.5
+    )
+    if success:
+        reading = "works"
+    elif near:
+        reading = "leak"
+    elif falling:
+        reading = "unfinished"
+    else:
+        reading = "blind" if rest < 1.15 * blind or line == "none" else "stuck"
+    match named:
+        case "leak as blind":
+            return "blind" if reading == "leak" else reading
+        case "exchanged":
+            return {"leak": "blind", "blind": "leak"}.get(reading, reading)
+        case "blind and stuck":
+            return {"stuck": "blind", "blind": "stuck"}.get(reading, reading)
+        case "never stuck":
+            return "unfinished" if reading == "stuck" else reading
+    return reading

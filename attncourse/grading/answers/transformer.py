@@ -1,5 +1,7 @@
 """Right answers to the tasks of ``transformer``, each written in another way."""
 
+import math
+
 import torch
 
 # Layer normalisation --------------------------------------------------------------------
@@ -42,39 +44,39 @@ def layer_norm__mean_given_its_dimension_back(x, gain, bias):
 
 
 def mlp__one_line(x, W_1, b_1, W_2, b_2):
-    return torch.relu(x @ W_1 + b_1) @ W_2 + b_2
+    return torch.relu(x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
 def mlp__columns(x, W_1, b_1, W_2, b_2):
-    hidden = torch.clamp(W_1.T @ x.mT + b_1[:, None], min=0)
-    return (W_2.T @ hidden + b_2[:, None]).mT
+    hidden = torch.clamp(W_1 @ x.mT + b_1[:, None], min=0)
+    return (W_2 @ hidden + b_2[:, None]).mT
 
 
 def mlp__einsum(x, W_1, b_1, W_2, b_2):
-    hidden = torch.einsum("...d,dh->...h", x, W_1) + b_1
+    hidden = torch.einsum("...d,hd->...h", x, W_1) + b_1
     hidden = hidden * (hidden > 0)
-    return torch.einsum("...h,hd->...d", hidden, W_2) + b_2
+    return torch.einsum("...h,dh->...d", hidden, W_2) + b_2
 
 
 def mlp__linear_layers(x, W_1, b_1, W_2, b_2):
-    hidden = torch.nn.functional.linear(x, W_1.T, b_1)
-    return torch.nn.functional.linear(hidden.relu(), W_2.T, b_2)
+    hidden = torch.nn.functional.linear(x, W_1, b_1)
+    return torch.nn.functional.linear(hidden.relu(), W_2, b_2)
 
 
 def mlp__hidden_features_one_by_one(x, W_1, b_1, W_2, b_2):
     y = b_2.expand_as(x).clone()
     for h in range(len(b_1)):
-        feature = torch.relu((x * W_1[:, h]).sum(-1) + b_1[h])
-        y += feature[..., None] * W_2[h]
+        feature = torch.relu((x * W_1[h]).sum(-1) + b_1[h])
+        y += feature[..., None] * W_2[:, h]
     return y
 
 
 def mlp__row_by_row(x, W_1, b_1, W_2, b_2):
     rows = []
     for row in x.reshape(-1, x.shape[-1]):
-        hidden = row @ W_1 + b_1
+        hidden = W_1 @ row + b_1
         hidden[hidden < 0] = 0
-        rows.append(hidden @ W_2 + b_2)
+        rows.append(W_2 @ hidden + b_2)
     return torch.stack(rows).reshape(x.shape)
 
 
@@ -116,6 +118,50 @@ def transformer_block__half_by_half(x, attend, mlp, norm_1, norm_2, norm):
         return normalise(x + step(x))
 
     return half(half(x, attend, norm_1), mlp, norm_2)
+
+
+# Where the normalisation of an unseen block is ------------------------------------------
+
+
+def which_norm__one_test_after_the_other(layer, x):
+    def normalised(y):
+        mean, variance = y.mean(-1), y.var(-1, correction=0)
+        return torch.allclose(mean, mean * 0, atol=1e-4) and torch.allclose(
+            variance, torch.ones_like(variance), atol=1e-3
+        )
+
+    y = layer(x)
+    if normalised(y):
+        return "post"
+    if normalised(y - x):
+        return "inside"
+    if torch.allclose(layer(10 * x), y, atol=1e-3):
+        return "overwritten"
+    return "pre"
+
+
+def which_norm__shifted_inputs(layer, x):
+    y, moved = layer(x), layer(x + 7)
+    spread = ((y**2).mean(-1) - 1).abs().max() + y.mean(-1).abs().max()
+    if spread < 0.01:
+        return "post"
+    if (moved - y).abs().max() < 0.01:  # a normalised x knows nothing of what all its features share
+        return "overwritten"
+    added = y - x
+    if (added.std(-1, correction=0) - 1).abs().max() < 0.01 and added.mean(-1).abs().max() < 0.01:
+        return "inside"
+    return "pre"
+
+
+def which_norm__very_large_and_very_small(layer, x):
+    huge = 1e4 * x
+    if (layer(huge) - huge).norm() < 0.1 * huge.norm():  # the input itself comes through
+        added = layer(x) - x
+        length = (added**2).sum(-1)
+        same = torch.isclose(length, torch.full_like(length, x.shape[-1]), rtol=1e-3).all()
+        return "inside" if same and added.sum(-1).abs().max() < 1e-3 else "pre"
+    y = layer(x)
+    return "post" if torch.allclose((y**2).sum(-1), torch.tensor(float(x.shape[-1])).to(y)) else "overwritten"
 
 
 # The decoder's block --------------------------------------------------------------------
@@ -232,23 +278,30 @@ def stack_parameters__counted_in_linear_layers(model_dim, hidden_dim, num_encode
 # What is predicted from what ------------------------------------------------------------
 
 
-def inputs_and_targets__slices(tokens):
-    return tokens[..., :-1], tokens[..., 1:]
+def training_passages__views(tokens, length):
+    number = (len(tokens) - 1) // length
+    inputs = tokens[: number * length].view(number, length)
+    targets = tokens[1 : number * length + 1].view(number, length)
+    return inputs, targets
 
 
-def inputs_and_targets__narrowed(tokens):
-    length = tokens.shape[-1] - 1
-    return tokens.narrow(-1, 0, length), tokens.narrow(-1, 1, length)
+def training_passages__loop(tokens, length):
+    inputs, targets = [], []
+    for start in range(0, len(tokens) - length, length):
+        inputs.append(tokens[start : start + length])
+        targets.append(tokens[start + 1 : start + length + 1])
+    return torch.stack(inputs), torch.stack(targets)
 
 
-def inputs_and_targets__windows(tokens):
-    pairs = tokens.unfold(-1, 2, 1)  # (..., positions, 2)
-    return list(pairs.unbind(-1))
+def training_passages__windows(tokens, length):
+    both = tokens.unfold(0, length + 1, length)  # (passages, length + 1)
+    return [both[:, :-1], both[:, 1:]]
 
 
-def inputs_and_targets__indices(tokens):
-    t = torch.arange(tokens.shape[-1] - 1)
-    return tokens[..., t], tokens[..., t + 1]
+def training_passages__indices(tokens, length):
+    starts = torch.arange((tokens.numel() - 1) // length) * length
+    places = starts[:, None] + torch.arange(length)
+    return tokens[places], tokens[places + 1]
 
 
 # Writing one letter after the other -----------------------------------------------------
@@ -301,3 +354,87 @@ def greedy_decode__cut_at_the_end(next_scores, start, end, max_length):
         written.append(next_scores(torch.tensor(written)).argmax(-1)[-1].item())
     letters = written[1:]
     return letters[: letters.index(end)] if end in letters else letters
+
+
+# What a decoder can reach that does not see the source ----------------------------------
+
+
+def blind_loss__binomial(num_letters, length):
+    return math.log(math.comb(num_letters, length)) / (length + 1)
+
+
+def blind_loss__product(num_letters, length):
+    words = 1.0
+    for k in range(length):
+        words *= (num_letters - k) / (k + 1)
+    return -math.log(1 / words) / (length + 1)
+
+
+def blind_loss__logarithms_of_factorials(num_letters, length):
+    def log_factorial(n):
+        return sum(math.log(k) for k in range(1, n + 1))
+
+    words = log_factorial(num_letters) - log_factorial(length) - log_factorial(num_letters - length)
+    return torch.tensor(words / (length + 1), dtype=torch.float64)
+
+
+def blind_loss__position_by_position(num_letters, length):
+    """From position to position: how likely is each letter, and what does it cost?"""
+    reached = {0: 1.0}  # the last letter written, and how likely it is
+    loss = 0.0
+    for left in range(length, 0, -1):
+        following = {}
+        for last, chance in reached.items():
+            ways = math.comb(num_letters - last, left)
+            for letter in range(last + 1, num_letters - left + 2):
+                p = math.comb(num_letters - letter, left - 1) / ways
+                loss -= chance * p * math.log(p)
+                following[letter] = following.get(letter, 0) + chance * p
+        reached = following
+    return loss / (length + 1)
+
+
+# What went wrong in a training ----------------------------------------------------------
+
+
+def which_run__thresholds(losses, words_right, num_letters, length):
+    blind = math.log(math.comb(num_letters, length)) / (length + 1)
+    fifth = len(losses) // 5
+    last, before = losses[-fifth:].mean(), losses[-2 * fifth : -fifth].mean()
+    if words_right > 0.5:
+        return "works"
+    if last < blind / 10:
+        return "leak"
+    if before - last > 0.1 * before:
+        return "unfinished"
+    return "blind" if abs(last - blind) < 0.12 * blind else "stuck"
+
+
+def which_run__falling_first(losses, words_right, num_letters, length):
+    blind = math.log(math.comb(num_letters, length)) / (length + 1)
+    last, before = (part.mean() for part in losses.view(5, -1)[[4, 3]])
+    if last / before < 0.88 and words_right < 0.5:
+        return "unfinished"
+    if words_right >= 0.5:
+        return "works"
+    distances = {"leak": abs(last), "blind": abs(last - blind), "stuck": abs(last - 1.5 * blind)}
+    return min(distances, key=distances.get)
+
+
+def which_run__lists(losses, words_right, num_letters, length):
+    values = losses.tolist()
+    words = math.factorial(num_letters) / math.factorial(length) / math.factorial(num_letters - length)
+    tenth = len(values) // 5
+    late = sum(values[-tenth:]) / tenth
+    earlier = sum(values[-2 * tenth : -tenth]) / tenth
+    share = late * (length + 1) / math.log(words)
+    match words_right > 0.5, share < 0.2, late < 0.85 * earlier, share < 1.2:
+        case True, _, _, _:
+            return "works"
+        case _, True, _, _:
+            return "leak"
+        case _, _, True, _:
+            return "unfinished"
+        case _, _, _, True:
+            return "blind"
+    return "stuck"
