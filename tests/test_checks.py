@@ -194,15 +194,10 @@ def accidents(task):
     }
 
 
-# For this task a query of zeros is the answer.
-RIGHT_BY_ACCIDENT = {("averaging_query", "zeros")}
-
-
 @each_task
 def test_nothing_passes_by_accident(task):
     for name, answer in accidents(task).items():
-        if (task.name, name) not in RIGHT_BY_ACCIDENT:
-            assert not verdict(task, answer, refusing=False).passed, name
+        assert not verdict(task, answer, refusing=False).passed, name
 
 
 # Queries that are to be found: of any number of features, and one of one feature says little.
@@ -210,7 +205,6 @@ def test_nothing_passes_by_accident(task):
 # and the chunks are told by sizes that are all larger.
 NEVER_OF_SIZE_ONE = {
     "picking_query",
-    "averaging_query",
     "same_rows",
     "telling_permutation",
     "MultiHeadAttention",
@@ -270,6 +264,8 @@ def test_a_message_never_holds_a_right_answer_but_the_pencil_cases(task):
             return type(value)(map(off, value))
         if isinstance(value, dict):
             return {name: off(part) for name, part in value.items()}
+        if value is None:
+            return 0
         return not value if isinstance(value, bool) else value + "?" if isinstance(value, str) else -value - 1
 
     def ask(asked, instead):

@@ -1,6 +1,7 @@
 """Tasks of the unit ``attention_operator``: from one query to the batched matrix form."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,8 +24,9 @@ from attncourse.checks.choices import (
     scaled,
     without,
 )
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source, wrongs
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
+from attncourse.probe.program import trace
 
 SOFTMAX = (
     "softmax",
@@ -42,30 +44,33 @@ SOFTMAX = (
 # ---------------------------------------------------------------------------------------
 
 
-def _single_query(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _single_query(query: Tensor, key: Tensor, value: Tensor, count: Tensor) -> Tensor:
+    # A key that occurs twice is two keys.
+    key, value = (rows.repeat_interleave(count, 0) for rows in (key, value))
     return attention_operator.attention(query[None], key, value)[0]
 
 
 def _single_query_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
 
-    def case(num_keys: int, key_dim: int, value_dim: int, note: str = "", **how: Any) -> Case:
+    def case(counts: list[int], key_dim: int, value_dim: int, note: str = "", **how: Any) -> Case:
         dtype = how.pop("dtype", torch.float32)
         inputs = {
             "query": normal(key_dim, dtype=dtype),
-            "key": normal(num_keys, key_dim, dtype=dtype),
-            "value": normal(num_keys, value_dim, dtype=dtype),
+            "key": normal(len(counts), key_dim, dtype=dtype),
+            "value": normal(len(counts), value_dim, dtype=dtype),
+            "count": torch.tensor(counts),
         }
         return Case(inputs, note, **how)
 
     return [
-        case(3, 2, 2),
-        case(5, 4, 3, "more keys than features"),
-        case(3, 9, 9, "as many value as key features"),
-        case(1, 4, 2, "a single key"),
-        case(6, 3, 5, "double precision", dtype=torch.float64),
-        case(4, 8, 3, "keys and values that are not contiguous", contiguous=False),
-        case(4, 3, 1, "a single feature in the values"),
+        case([2, 1, 3], 2, 2),
+        case([1, 1, 1, 1, 1], 4, 3, "every key once"),
+        case([4, 0, 2], 9, 9, "a key that does not occur"),
+        case([5], 4, 2, "a single key"),
+        case([1, 1, 1, 1, 1, 1], 3, 5, "double precision", dtype=torch.float64),
+        case([2, 3, 1, 1], 8, 3, "keys and values that are not contiguous", contiguous=False),
+        case([1, 20, 3, 1], 3, 1, "a key that occurs twenty times"),
     ]
 
 
@@ -77,6 +82,21 @@ MATRIX_FORM = "attention_operator#matrix-form"
 ROWS_AND_COLUMNS = "attention_operator#rows-and-columns"
 BATCHES = "attention_operator#batches"
 
+
+def _once(normal: Normal) -> dict[str, Tensor]:
+    return draw_single(normal) | {"count": torch.ones(4, dtype=torch.long)}
+
+
+def _several(normal: Normal) -> dict[str, Tensor]:
+    return draw_single(normal) | {"count": torch.tensor([1, 3, 1, 2])}
+
+
+def _written_out(drawn: dict[str, Tensor], normal: Normal) -> dict[str, Tensor]:
+    """Every key as often as it occurs."""
+    rows = {name: drawn[name].repeat_interleave(drawn["count"], 0) for name in ("key", "value")}
+    return rows | {"count": torch.ones(int(drawn["count"].sum()), dtype=torch.long)}
+
+
 single_query = Task(
     "single_query",
     _single_query,
@@ -84,28 +104,80 @@ single_query = Task(
         "query": torch.tensor([2.0, 0.0, 0.0, 0.0]),
         "key": torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 0.0]]),
         "value": torch.tensor([[10.0, 0.0], [0.0, 10.0], [0.0, 20.0]]),
+        "count": torch.tensor([1, 2, 1]),
     },
     _single_query_cases,
     laws=[
-        laws.ones_come_back(draw_single, SOFTARGMAX),
-        laws.equal_keys_average(draw_single, TWO_LIMITS),
-        laws.between_the_values(draw_single, ONE_QUERY),
-        laws.order_of_keys_is_nothing(draw_single, ONE_QUERY),
-        laws.features_written_twice(draw_single, WHY_THE_SCALE),
-        laws.best_match_takes_all(draw_single, TWO_LIMITS),
+        laws.ones_come_back(_several, SOFTARGMAX),
+        laws.equal_keys_average(_once, TWO_LIMITS),
+        laws.between_the_values(_several, ONE_QUERY),
+        laws.stays(
+            "a key that occurs three times does the same as three keys that occur once",
+            SOFTARGMAX,
+            _several,
+            _written_out,
+        ),
+        laws.order_of_keys_is_nothing(_once, ONE_QUERY),
+        laws.features_written_twice(_several, WHY_THE_SCALE),
+        laws.best_match_takes_all(_several, TWO_LIMITS),
     ],
     refuses=SOFTMAX,
 )
 
 
 @single_query.made_of(
+    counted=wrongs(
+        SOFTARGMAX,
+        """
+        not: how often a key occurs plays no part
+            Your function does not feel the counts. Write a key with count 2 as two keys, on paper: what
+            happens to the sum below the fraction bar?
+        above only: the counts stand above the fraction bar but not below it
+            The weights of all keys are to sum to 1. What does the sum below the fraction bar run over, if a
+            key occurs twice?
+        below only: the counts stand below the fraction bar but not above it
+            The weights of all keys are to sum to 1. How much weight have two equal keys together?
+        scores: the scores are multiplied by the counts
+            A key that occurs twice does not match twice as well. It is there twice: its exponential is
+            added up twice.
+        added: the counts are added to the scores
+            Adding to a score multiplies its exponential by e for each 1. How often does the exponential of
+            a key with count 2 stand in the sum?
+        """,
+    ),
     similarity=only(SIMILARITY, "cosine", "distance", "negated", "values"),
     scale=without(SCALE, "num queries", "first dim"),
-    normaliser=without(NORMALISER, "one maximum", "overflows"),
+    normaliser=only(NORMALISER, "none", "not divided", "no exponential", "sigmoid", "base 2"),
     averaged=only(AVERAGED, "key", "weights", "plain mean", "divided again", "summed"),
 )
-def one_query(query, key, value, *, similarity="", scale="root", normaliser="", averaged=""):
-    return attend(query[None], key, value, similarity, scale, "keys", normaliser, averaged)[0]
+def one_query(
+    query, key, value, count, *, counted="", similarity="", scale="root", normaliser="", averaged=""
+):
+    scores = scaled(compared(query[None], key, value, similarity), query[None], key, value, scale)[0]
+    if counted == "scores":
+        scores = scores * count
+    if counted == "added":
+        scores = scores + count
+    if normaliser == "base 2":
+        scores = scores * math.log(2)
+    parts = scores.exp()
+    if normaliser in ("none", "no exponential"):
+        parts = scores
+    if normaliser == "sigmoid":
+        parts = torch.sigmoid(scores)
+    above = parts if counted in ("not", "below only", "scores", "added") else parts * count
+    below = parts if counted in ("not", "above only", "scores", "added") else parts * count
+    weights = above if normaliser in ("none", "not divided", "sigmoid") else above / below.sum()
+    if scale == "after":
+        weights = weights / math.sqrt(len(query))
+    if averaged == "weights":
+        return weights
+    if averaged == "plain mean":
+        return value.mean(0)
+    output = weights @ (key if averaged == "key" else value)
+    if averaged == "divided again":
+        output = output / len(key)
+    return output.sum() if averaged == "summed" else output
 
 
 @single_query.mistake(
@@ -114,8 +186,8 @@ def one_query(query, key, value, *, similarity="", scale="root", normaliser="", 
     complete. One loop can collect the exponentials, and a second one use them.""",
     read=SOFTARGMAX,
 )
-def running_sum(query, key, value):
-    exponentials = torch.exp(key @ query / math.sqrt(query.shape[0]))
+def running_sum(query, key, value, count):
+    exponentials = count * torch.exp(key @ query / math.sqrt(query.shape[0]))
     return (exponentials / exponentials.cumsum(0)) @ value
 
 
@@ -448,12 +520,18 @@ def _wrong_query(key: Tensor, query: Any) -> str | None:
 
 
 def _picking_query(key: Tensor, index: int, share: float) -> Tensor:
-    # The other scores are lower by at least this much for each unit of the query's length.
-    others = torch.cat([key[:index], key[index + 1 :]]) @ key[index]
-    gap = (1 - others.max()) / math.sqrt(key.shape[1])
-    # share of one against (1 - share) of all others, if all were as close as the closest.
-    needed = math.log(share / (1 - share) * (len(key) - 1))
-    return key[index] * (1.01 * needed / gap)
+    # The longer a query along a key of length 1, the larger the weight of that key: halve, and halve again.
+    low, high = 0.0, 1.0
+    unit = key[index].double()
+    while _weights(high * unit, key.double())[index] < share:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _weights(middle * unit, key.double())[index] < share:
+            low = middle
+        else:
+            high = middle
+    return (high * unit).to(key.dtype)
 
 
 def _picking_compare(inputs: dict[str, Any], query: Any) -> str | None:
@@ -462,14 +540,9 @@ def _picking_compare(inputs: dict[str, Any], query: Any) -> str | None:
     if wrong is not None:
         return wrong
     weights = _weights(query, key)
-    if weights[index] >= share:
+    if abs(weights[index] - share) <= 1e-3:
         return None
-    best = int(weights.argmax())
-    if best != index:
-        return (
-            f"with this query key {best} gets the largest weight, {weights[best]:.4f}, instead of key {index}"
-        )
-    return f"with this query key {index} gets a weight of {weights[index]:.6f}, less than {share}"
+    return f"with this query key {index} gets a weight of {weights[index]:.4f}, and {share} was wanted"
 
 
 def _picking_cases(seed: int) -> list[Case]:
@@ -490,21 +563,23 @@ def _picking_cases(seed: int) -> list[Case]:
     )
     return [
         one_sided,
-        case(4, 6, 2, 0.9),
-        case(5, 3, 0, 0.99, "the first key"),
-        case(7, 16, 6, 0.999, "the last key, and a share of 0.999"),
-        case(12, 2, 5, 0.95, "twelve keys with two features, some of them close"),
-        case(3, 8, 1, 0.99, "double precision", dtype=torch.float64),
+        case(4, 6, 2, 0.5, "one half"),
+        case(5, 3, 0, 0.95, "the first key"),
+        case(7, 16, 6, 0.3, "the last key"),
+        case(8, 4, 3, 0.125, "as much as every other key"),
+        case(12, 2, 5, 0.6, "twelve keys with two features, some of them close"),
+        case(3, 8, 1, 0.8, "double precision", dtype=torch.float64),
     ]
 
 
-def _points_to_key(inputs: dict[str, Any], query: Tensor) -> str | None:
-    best = int((inputs["key"] @ query.to(inputs["key"].dtype)).argmax())
-    return (
-        None
-        if best == inputs["index"]
-        else f"with yours it is key {best}, and key {inputs['index']} was wanted"
-    )
+def _more_than_equal(inputs: dict[str, Any], query: Tensor) -> str | None:
+    weight = _weights(query, inputs["key"])[inputs["index"]].item()
+    return None if weight > 1 / 5 else f"with yours it gets {shown(weight)}"
+
+
+def _less_than_all(inputs: dict[str, Any], query: Tensor) -> str | None:
+    weight = _weights(query, inputs["key"])[inputs["index"]].item()
+    return None if weight < 0.5 else f"with yours it gets {shown(weight)}"
 
 
 picking_query = Task(
@@ -514,167 +589,105 @@ picking_query = Task(
     _picking_cases,
     laws=[
         Law(
-            "among keys of length 1 the one wanted has the largest dot product with the query",
+            "a key that is to get 0.9 of the weight of five keys gets more than a fifth",
             TWO_LIMITS,
-            lambda normal: {"key": _unit_keys(normal, 5, 4), "index": 1, "share": 0.5},
-            _points_to_key,
-        )
+            lambda normal: {"key": _unit_keys(normal, 5, 4), "index": 1, "share": 0.9},
+            _more_than_equal,
+        ),
+        Law(
+            "a key that is to get 0.25 of the weight gets less than half",
+            TWO_LIMITS,
+            lambda normal: {"key": _unit_keys(normal, 5, 4), "index": 1, "share": 0.25},
+            _less_than_all,
+        ),
     ],
     compare=_picking_compare,
-    builds_on=("softargmax",),
+    builds_on=("attention", "softargmax"),
 )
 
 
+def _searched(key, index, share, score_of):
+    low, high = 0.0, 1e4
+    for _ in range(80):
+        middle = (low + high) / 2
+        weight = torch.softmax(score_of(key.double() @ (middle * key[index].double())), -1)[index]
+        low, high = (middle, high) if weight < share else (low, middle)
+    return (high * key[index].double()).to(key.dtype)
+
+
 @picking_query.mistake(
-    "the query is the key itself, which points the right way but is too short",
+    "the scale is left out while the query is looked for",
+    hint="""The weights are those of scaled dot-product attention: the dot products are divided by the root of
+    the number of features. With the scale, how much longer must the query be?""",
+    read=WHY_THE_SCALE,
+)
+def picks_without_scale(key, index, share):
+    return _searched(key, index, share, lambda products: products)
+
+
+@picking_query.mistake(
+    "the query is very long, so that the key gets all the weight",
+    hint="""The direction is right. But the key is to get `share`, not everything. Between a query of
+    zeros and a very long one lies the length that gives just that.""",
+    read=TWO_LIMITS,
+)
+def picks_all(key, index, share):
+    return 1e5 * key[index]
+
+
+@picking_query.mistake(
+    "the query is doubled until the weight is large enough, and then it is too large",
+    hint="""At some length the weight is below `share`, at twice that length above it. The length you want
+    lies between the two: how do you come closer?""",
+    read=TWO_LIMITS,
+)
+def picks_by_doubling(key, index, share):
+    query = key[index]
+    while torch.softmax(key @ query / math.sqrt(key.shape[1]), -1)[index] < share:
+        query = 2 * query
+    return query
+
+
+@picking_query.mistake(
+    "the query is the key itself, whatever the share",
     hint="""The direction is right: no other key of length 1 matches better. What happens to the differences
-    between the scores when the query is made longer?""",
-    read="attention_operator#two-limits",
+    between the scores when the query is made longer, or shorter?""",
+    read=TWO_LIMITS,
 )
 def picks_with_key(key, index, share):
     return key[index]
 
 
 @picking_query.mistake(
-    "the query is shortened by the share",
-    hint="""The share is a weight, after the softargmax. A query shorter than the key makes the scores, and so
-    the weights, more alike.""",
-    read="attention_operator#two-limits",
+    "the key is multiplied by the share",
+    hint="""The share is a weight, after the softargmax. The length of the query acts before it. How do the
+    scores, and then the weights, depend on the length?""",
+    read=TWO_LIMITS,
 )
 def picks_with_share(key, index, share):
     return share * key[index]
 
 
 @picking_query.mistake(
-    "the query only makes up for the scale",
-    hint="""Now the matching key has a score of exactly 1, and exp(1) is not much larger than exp(0). By how
-    much must the best score lead?""",
-    read="attention_operator#two-limits",
-)
-def picks_unscaled(key, index, share):
-    return math.sqrt(key.shape[1]) * key[index]
-
-
-@picking_query.mistake(
     "the query points away from the key",
     hint="""A dot product is largest where two vectors point the same way. Yours is the smallest possible for
     this key.""",
-    read="attention_operator#two-limits",
+    read=TWO_LIMITS,
 )
 def picks_opposite(key, index, share):
     return -1000 * key[index]
 
 
 @picking_query.mistake(
-    "the mean of the keys is subtracted from the key",
-    hint="""Of the keys that lie to one side, the mean points away from that side, and with it your query.
-    Another
-    key may then match better. Which direction does a key of length 1 match best?""",
-    read="attention_operator#two-limits",
-)
-def picks_key_without_mean(key, index, share):
-    return 1000 * (key[index] - key.mean(0))
-
-
-@picking_query.mistake(
     "the query is a one-hot vector over the features",
     hint="""A query lives in the space of the features, not in the space of the positions: it has no entry
     for key number `index`. What do you know about that key that could tell it from the others?""",
-    read="attention_operator#one-query",
+    read=ONE_QUERY,
 )
 def picks_one_hot(key, index, share):
     query = torch.zeros_like(key[0])
     query[index] = 1
     return query
-
-
-def _averaging_query(key: Tensor) -> Tensor:
-    return torch.zeros_like(key[0])
-
-
-def _averaging_compare(inputs: dict[str, Any], query: Any) -> str | None:
-    (key,) = inputs.values()
-    wrong = _wrong_query(key, query)
-    if wrong is not None:
-        return wrong
-    weights = _weights(query, key)
-    if weights.max() - weights.min() < 1e-6:
-        return None
-    difference = (weights.max() - weights.min()).item()
-    return f"with this query the largest and the smallest weight differ by {difference:.3g}"
-
-
-def _averaging_cases(seed: int) -> list[Case]:
-    normal = normal_source(seed)
-    return [
-        Case({"key": normal(5, 3)}),
-        Case({"key": normal(8, 8)}, "as many keys as features"),
-        Case({"key": 10 * normal(20, 4) + 3}, "long keys, away from the origin"),
-        Case({"key": normal(9, 6, dtype=torch.float64)}, "double precision"),
-    ]
-
-
-def _no_product(inputs: dict[str, Tensor], query: Tensor) -> str | None:
-    products = inputs["key"] @ query.to(inputs["key"].dtype)
-    words = f"with yours they are {', '.join(map(shown, products.tolist()))}"
-    return None if products.abs().max() < 1e-6 else words
-
-
-averaging_query = Task(
-    "averaging_query",
-    _averaging_query,
-    {"key": torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]])},
-    _averaging_cases,
-    laws=[
-        Law(
-            "its dot products with two keys that point opposite ways are the same, and so 0",
-            TWO_LIMITS,
-            lambda normal: {"key": torch.tensor([[1.0, 2.0], [-1.0, -2.0], [2.0, -1.0], [-2.0, 1.0]])},
-            _no_product,
-        )
-    ],
-    compare=_averaging_compare,
-)
-
-
-@averaging_query.mistake(
-    "the query is the mean of the keys",
-    hint="""The mean of the keys matches some keys better than others. Equal weights need equal scores. Which
-    query has the same dot product with every vector there is?""",
-    read="attention_operator#two-limits",
-)
-def averages_with_mean(key):
-    return key.mean(0)
-
-
-@averaging_query.mistake(
-    "the query is all ones",
-    hint="""The dot product with a vector of ones adds up a key's features, and that sum differs from key to
-    key.""",
-    read="attention_operator#two-limits",
-)
-def averages_with_ones(key):
-    return torch.ones_like(key[0])
-
-
-@averaging_query.mistake(
-    "the query holds the equal weights themselves",
-    hint="""1 over the number of keys is what the weights should become. The query is not the weights: it has
-    one number for each feature, and they are made from its scores.""",
-    read="attention_operator#two-limits",
-)
-def averages_with_weights(key):
-    return torch.full_like(key[0], 1 / key.shape[0])
-
-
-@averaging_query.mistake(
-    "the query is the sum of the keys",
-    hint="""Every key is in the sum, but a long key, or one with many neighbours, matches it best. Equal
-    weights need equal scores.""",
-    read="attention_operator#two-limits",
-)
-def averages_with_sum(key):
-    return key.sum(0)
 
 
 # ---------------------------------------------------------------------------------------
@@ -946,371 +959,695 @@ def columns_read_as_rows(query, key, value):
 
 
 # ---------------------------------------------------------------------------------------
-# The rabbit sentence: queries, keys and values from one input
+# The rabbit sentence: weights that do what is wanted
 # ---------------------------------------------------------------------------------------
-
-
-def _self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
-    return attention_operator.attention_weights(x @ W_Q, x @ W_K) @ (x @ W_V)
-
-
-def _layer_case(
-    normal: Any,
-    batch: tuple[int, ...],
-    length: int,
-    model_dim: int,
-    key_dim: int,
-    value_dim: int,
-    note: str,
-    **how: Any,
-) -> Case:
-    dtype = how.pop("dtype", torch.float32)
-    # Weights of variance 1 / model_dim give queries, keys and values the variance of x.
-    std = model_dim**-0.5
-    inputs = {
-        "x": normal(*batch, length, model_dim, dtype=dtype),
-        "W_Q": 1.5 * std * normal(model_dim, key_dim, dtype=dtype),
-        "W_K": 1.5 * std * normal(model_dim, key_dim, dtype=dtype),
-        "W_V": std * normal(model_dim, value_dim, dtype=dtype),
-    }
-    return Case(inputs, note, **how)
-
-
-def _self_attention_cases(seed: int) -> list[Case]:
-    normal = normal_source(seed)
-    return [
-        _layer_case(normal, (), 9, 4, 3, 2, "nine words"),
-        _layer_case(normal, (), 5, 6, 6, 6, "square weights"),
-        _layer_case(normal, (), 6, 6, 6, 6, "everything square"),
-        _layer_case(normal, (), 4, 8, 2, 5, "double precision", dtype=torch.float64),
-        _layer_case(normal, (), 1, 3, 2, 4, "a single word"),
-    ]
-
 
 THREE_INPUTS = "attention_operator#three-inputs"
 VALUES_NOT_INPUTS = "attention_operator#values-not-inputs"
 NOT_SYMMETRIC = "attention_operator#not-symmetric"
 
-MADE_FROM = wrongs(
-    THREE_INPUTS,
-    """
-    keys like queries: the keys are made with the weights of the queries
-        What a word looks for and what it offers are two things. With the same weights for both, relatedness
-        would have to be mutual. (attention_operator#not-symmetric)
-    exchanged: queries and keys have changed places
-        The queries are made with the weights for keys, and the keys with those for queries. Scores are not
-        symmetric: who asks whom? (attention_operator#not-symmetric)
-    inputs averaged: the inputs are averaged instead of the values
-        What a word hands over need not be what it is. Which of the three weights says what it hands over,
-        and where do you use it? (attention_operator#values-not-inputs)
-    inputs compared: the scores compare the inputs themselves, without queries and keys
-        The inputs are compared as they are. Two of the three weights have not been used.
-    inputs only: none of the three weights is used
-        The sentence is compared with itself, word by word, and averaged. What the layer can learn, its
-        weights, plays no part.
-    queries only: the keys are the inputs themselves
-        The queries are made with their weights, the keys are not. Which weight is not used?
-    transposed: the weights are transposed before they are applied
-        PyTorch's `nn.Linear` stores its weight transposed. Here rows are positions and a weight has shape
-        (input features, output features): which product fits as it stands?
-    values like keys: the values are made with the weights of the keys
-        What a word offers to be found by, and what it then hands over, are two things, with two weights.
-    """,
+
+def _rabbit_weights(num_features: int, asks: int, found: int, handed: int) -> tuple[Tensor, Tensor, Tensor]:
+    W_Q, W_K, W_V = torch.zeros(3, num_features, 1).unbind()
+    W_Q[asks], W_K[found], W_V[handed] = 100.0, 1.0, 1.0
+    return W_Q, W_K, W_V
+
+
+def _sentences(num_features: int, asks: int, found: int) -> Tensor:
+    """Words with features 0 or 1; in each sentence one asks, another does not, and one can be found."""
+    generator = torch.Generator().manual_seed(num_features)
+    words = torch.randint(2, (20, 7, num_features), generator=generator).double()
+    words[:, 0, asks], words[:, 1, asks] = 1, 0
+    words[:, 2, found], words[:, 3, found] = 1, 0
+    return words
+
+
+def _no_weights(num_features: int, weights: Any) -> str | None:
+    """Why what came back cannot be the three matrices of a layer."""
+    if not isinstance(weights, tuple | list) or len(weights) != 3:
+        return "three matrices were expected: return W_Q, W_K, W_V"
+    for name, W in zip(("W_Q", "W_K", "W_V"), weights, strict=True):
+        if not isinstance(W, Tensor) or not W.dtype.is_floating_point or W.dim() != 2:
+            return f"{name} is no matrix of floating-point numbers"
+        if len(W) != num_features:
+            return f"{name} has {len(W)} rows, and a word has {num_features} features"
+        if not W.isfinite().all():
+            return f"in {name} there is NaN or infinity; finite numbers will do"
+    if weights[0].shape[1] != weights[1].shape[1] or not weights[0].shape[1]:
+        return f"a query has {weights[0].shape[1]} features and a key {weights[1].shape[1]}: no dot product"
+    if weights[0].shape[1] > 1000:
+        return "queries of at most 1,000 features, please"
+    if weights[2].shape[1] != 1:
+        return f"a value is one number, and W_V gives {weights[2].shape[1]}"
+    return None
+
+
+def _rabbit_compare(inputs: dict[str, Any], value: Any) -> str | None:
+    num_features, asks, found, handed = inputs.values()
+    wrong = _no_weights(num_features, value)
+    if wrong is not None:
+        return wrong
+    W_Q, W_K, W_V = (W.double() for W in value)
+    words = _sentences(num_features, asks, found)  # (20, 7, num_features)
+    output = (attention_operator.attention_weights(words @ W_Q, words @ W_K) @ (words @ W_V))[..., 0]
+    handed_over = words[..., handed]
+    among_found = (handed_over * words[..., found]).sum(-1) / words[..., found].sum(-1)
+    among_all = handed_over.mean(-1)
+    expected = torch.where(words[..., asks] == 1, among_found[:, None], among_all[:, None])
+    off = (output - expected).abs()
+    if not (off > 0.01).any():
+        return None
+    sentence, word = divmod(int(off.argmax()), 7)
+    does = "asks" if words[sentence, word, asks] else "does not ask"
+    of = "among the words that can be found" if does == "asks" else "of all words"
+    return (
+        f"in a sentence of seven words, word {word} {does}, and comes out with {output[sentence, word]:.3f}; "
+        f"the mean {of} is {expected[sentence, word]:.3f}"
+    )
+
+
+def _rabbit_cases(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def case(num_features: int, note: str, same: str = "") -> Case:
+        asks, found, handed = torch.randperm(num_features, generator=generator)[:3].tolist()
+        if same == "handed":
+            handed = found
+        if same == "found":
+            found = asks
+        return Case({"num_features": num_features, "asks": asks, "found": found, "handed": handed}, note)
+
+    return [
+        case(4, "four features"),
+        case(9, "nine features"),
+        case(5, "what is found is what is handed over", "handed"),
+        case(6, "those who ask are those who are found", "found"),
+        case(30, "thirty features"),
+    ]
+
+
+def _only_handed(inputs: dict[str, Any], value: Any) -> str | None:
+    W_V = value[2]
+    row = int((W_V[:, 0] != 0).float().argmax())
+    others = [int(place) for place in W_V[:, 0].nonzero()[:, 0] if int(place) != inputs["handed"]]
+    if not others:
+        return None
+    return f"in yours, row {others[0] if row == inputs['handed'] else row} of W_V is not 0"
+
+
+def _who_asks(inputs: dict[str, Any], value: Any) -> str | None:
+    W_Q, W_K, _ = value
+    scores = W_Q.double() @ W_K.double().mT / math.sqrt(W_Q.shape[1])
+    quiet = [place for place in range(len(scores)) if place != inputs["asks"]]
+    gap = scores[quiet].amax(-1) - scores[quiet].amin(-1)
+    if gap.max() < 0.1:
+        return None
+    return f"in yours, feature {quiet[int(gap.argmax())]} asks for something, too"
+
+
+def _rabbit_law(normal: Normal) -> dict[str, Any]:
+    return {"num_features": 4, "asks": 1, "found": 3, "handed": 0}
+
+
+rabbit_weights = Task(
+    "rabbit_weights",
+    _rabbit_weights,
+    {"num_features": 3, "asks": 0, "found": 1, "handed": 2},
+    _rabbit_cases,
+    laws=[
+        Law(
+            "a word hands over its feature number `handed`, and nothing of any other",
+            THREE_INPUTS,
+            _rabbit_law,
+            _only_handed,
+        ),
+        Law(
+            "a feature that does not ask has the same score with every key",
+            TWO_LIMITS,
+            _rabbit_law,
+            _who_asks,
+        ),
+    ],
+    compare=_rabbit_compare,
 )
 
-# The scale of a layer has one more number that it could be taken from.
-LAYER_SCALE = {
-    **without(SCALE, "first dim", "num queries"),
-    "model dim": Wrong(
-        "the scale uses the features of the input instead of those of the queries",
-        """The dot product is taken after the projection. How many terms does it have then?""",
-        WHY_THE_SCALE,
+
+@rabbit_weights.made_of(
+    role=wrongs(
+        NOT_SYMMETRIC,
+        """
+        exchanged: those who ask and those who are found have changed places
+            W_Q says what a word looks for, W_K what it can be found by. In yours, the words with the feature
+            `found` do the asking.
+        mutual: keys and queries are made with the same weights
+            Then a word finds those who ask as it does. What a word looks for and what it offers are two
+            things.
+        everyone: every word asks
+            A word without the feature `asks` is to come out with the plain mean. Which query has the same
+            score with all keys? (attention_operator#two-limits)
+        negated: those who ask turn away from those who can be found
+            A large dot product means a good match. In yours the product is negative.
+            (attention_operator#one-query)
+        """,
     ),
-}
+    size=wrongs(
+        TWO_LIMITS,
+        """
+        soft: the question is asked too quietly
+            The direction is right, but words that cannot be found still get a part of the weight. How do the
+            weights change if the query is made longer?
+        """,
+    ),
+    value=wrongs(
+        VALUES_NOT_INPUTS,
+        """
+        found: words hand over what they are found by
+            A word is found by one feature and hands over another. Which of the three weights says what it
+            hands over? (attention_operator#three-inputs)
+        asks: words hand over the feature by which they ask
+            A word asks by one feature and hands over another. Which of the three weights says what it
+            hands over? (attention_operator#three-inputs)
+        all: words hand over the sum of all their features
+            A value is to be the feature `handed` alone. Which rows of W_V are 0?
+            (attention_operator#three-inputs)
+        inputs: words hand over everything they are
+            The value is to be a single number, the feature `handed`: W_V has one column. With the identity
+            there, the inputs themselves are averaged.
+        """,
+    ),
+)
+def any_rabbit(num_features, asks, found, handed, *, role="", size="", value=""):
+    W_Q, W_K, W_V = torch.zeros(3, num_features, 1).unbind()
+    if role == "exchanged":
+        asks, found = found, asks
+    W_Q[asks] = {"soft": 1.0}.get(size, 100.0)
+    W_K[asks if role == "mutual" else found] = 1.0
+    if role == "everyone":
+        W_Q[:] = W_Q[asks].clone()
+    if role == "negated":
+        W_Q = -W_Q
+    if value == "inputs":
+        return W_Q, W_K, torch.eye(num_features)
+    if value == "all":
+        W_V[:] = 1.0
+    W_V[{"found": found, "asks": asks}.get(value, handed)] = 1.0
+    return W_Q, W_K, W_V
 
 
-def project(
-    x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, made_from: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, with one of the choices of `MADE_FROM`."""
-    if made_from == "transposed":
-        W_Q, W_K, W_V = W_Q.mT, W_K.mT, W_V.mT
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    match made_from:
-        case "keys like queries":
-            return query, query, value
-        case "exchanged":
-            return key, query, value
-        case "inputs averaged":
-            return query, key, x
-        case "inputs compared":
-            return x, x, value
-        case "inputs only":
-            return x, x, x
-        case "queries only":
-            return query, x, value
-        case "values like keys":
-            return query, key, key
+# ---------------------------------------------------------------------------------------
+# Find the slip: an input that shows it
+# ---------------------------------------------------------------------------------------
+
+
+def _operators(seed: int) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
+    """Operators that do what attention does on one sequence of four words with four positive features."""
+    shift = normal_source(seed)(1, dtype=torch.float64)
+
+    def scores(q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+
+    def unsafe(s: Tensor) -> Tensor:
+        e = torch.exp(s)
+        return e / e.sum(-1, keepdim=True)
+
+    def of_log(s: Tensor) -> Tensor:
+        return torch.exp(s - torch.logsumexp(s, -1, keepdim=True))
+
+    return {
+        "the softargmax runs over dimension 1": lambda q, k, v: torch.softmax(scores(q, k), 1) @ v,
+        "the products are divided by 2": lambda q, k, v: torch.softmax(q @ k.transpose(-2, -1) / 2, -1) @ v,
+        "the root is that of the features of a value": lambda q, k, v: (
+            torch.softmax(q @ k.transpose(-2, -1) / v.shape[-1] ** 0.5, -1) @ v
+        ),
+        "the root is that of the number of keys": lambda q, k, v: (
+            torch.softmax(q @ k.transpose(-2, -1) / k.shape[-2] ** 0.5, -1) @ v
+        ),
+        "the exponentials overflow": lambda q, k, v: unsafe(scores(q, k)) @ v,
+        "one maximum is subtracted from all rows": lambda q, k, v: (
+            unsafe(scores(q, k) - scores(q, k).max()) @ v
+        ),
+        "scores lose their sign": lambda q, k, v: torch.softmax(scores(q, k).abs(), -1) @ v,
+        "scores below 0 become 0": lambda q, k, v: torch.softmax(scores(q, k).clamp(min=0), -1) @ v,
+        "nothing is wrong: the queries are scaled first": lambda q, k, v: (
+            torch.softmax((q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1), -1) @ v
+        ),
+        "nothing is wrong: the same is added to all features of all keys": lambda q, k, v: (
+            torch.softmax(scores(q, k + shift), -1) @ v
+        ),
+        "nothing is wrong: the weights come from their logarithms": lambda q, k, v: of_log(scores(q, k)) @ v,
+    }
+
+
+def _differ(operator: Callable, inputs: tuple[Tensor, ...]) -> bool:
+    query, key, value = inputs
+    output, expected = operator(*inputs), attention_operator.attention_weights(query, key) @ value
+    return output.shape != expected.shape or not torch.allclose(output, expected, rtol=1e-6, atol=1e-8)
+
+
+def _trials() -> list[tuple[Tensor, ...]]:
+    normal = normal_source(3)
+    # No two sizes are the same; then such scores that exponentials overflow.
+    return [
+        (size * normal(2, 3, 5, dtype=torch.float64), *(normal(2, 6, d, dtype=torch.float64) for d in (5, 7)))
+        for size in (1.0, 1e5)
+    ]
+
+
+def _telling_input(operator: Callable, query: Tensor, key: Tensor, value: Tensor) -> tuple | None:
+    for trial in _trials():
+        if _differ(operator, trial):
+            return trial
+    return None
+
+
+def _no_input(value: Any) -> str | None:
+    """Why what came back cannot be an input of attention."""
+    if not isinstance(value, tuple | list) or len(value) != 3:
+        return "either None or three tensors were expected: query, key and value"
+    for name, part in zip(("query", "key", "value"), value, strict=True):
+        if not isinstance(part, Tensor) or not part.dtype.is_floating_point or part.dim() < 2:
+            return f"your {name} is no tensor of floating-point numbers with at least two dimensions"
+        if not part.isfinite().all():
+            return f"in your {name} there is NaN or infinity: on that, attention itself says nothing"
+    query, key, value = value
+    if query.shape[:-2] != key.shape[:-2] or key.shape[:-1] != value.shape[:-1] or not key.numel():
+        return "the shapes do not fit: a value for each key, and the same batch for all three"
+    if query.shape[-1] != key.shape[-1]:
+        return f"your queries have {query.shape[-1]} features and your keys {key.shape[-1]}"
+    if max(query.numel(), key.numel(), value.numel(), query.shape[:-1].numel() * key.shape[-2]) > 100_000:
+        return "that is a very large input; a smaller one will do"
+    return None
+
+
+def _telling_compare(inputs: dict[str, Any], value: Any) -> str | None:
+    operator = inputs["operator"]
+    sound = _telling_input(**inputs) is None
+    if value is None:
+        return None if sound else "nothing was found, and this operator has a fault"
+    wrong = _no_input(value)
+    if wrong is not None:
+        return wrong
+    if sound:
+        return "this operator is right, so None was expected"
+    if _differ(operator, tuple(part.double() for part in value)):
+        return None
+    shapes = ", ".join(str(tuple(part.shape)) for part in value)
+    return f"on your input, of shapes {shapes}, the operator gives exactly what attention gives"
+
+
+def _telling_given(normal: Normal) -> dict[str, Tensor]:
+    x = normal(4, 4, dtype=torch.float64).abs()
+    return {"query": x, "key": x.clone(), "value": x.clone()}
+
+
+def _telling_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    operators = _operators(seed)
+    return [
+        Case({"operator": trace(operators[name]), **_telling_given(normal)}, name)
+        for name in in_any_order(operators, seed)
+    ]
+
+
+def _telling_law(name: str) -> Callable[[Normal], dict[str, Any]]:
+    return lambda normal: {"operator": trace(_operators(0)[name]), **_telling_given(normal)}
+
+
+telling_input = Task(
+    "telling_input",
+    _telling_input,
+    {
+        "operator": trace(
+            lambda q, k, v: torch.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, -1) @ v
+        ),
+        **{name: torch.eye(2, dtype=torch.float64) for name in ("query", "key", "value")},
+    },
+    _telling_cases,
+    laws=[
+        Law(
+            "no input is found for an operator that only scales the queries first",
+            WHY_THE_SCALE,
+            _telling_law("nothing is wrong: the queries are scaled first"),
+            lambda inputs, value: None if value is None else "yours gives one",
+        )
+    ],
+    compare=_telling_compare,
+    builds_on=("attention", "softargmax"),
+)
+
+
+def _tried(operator: Callable, trials: list, exact: bool = False) -> Any:
+    """The first input on which an operator and attention differ."""
+    for query, key, value in trials:
+        scores = query @ key.mT / math.sqrt(query.shape[-1])
+        expected = torch.softmax(scores, -1) @ value
+        off = (operator(query, key, value) - expected).abs()
+        if not bool((off <= (0 if exact else 1e-8)).all()):
+            return query, key, value
+    return None
+
+
+def _drawn(*sizes):
+    generator = torch.Generator().manual_seed(0)
+    drawn = []
+    for batch, queries, keys, dim, value_dim, size in sizes:
+        shapes = (*batch, queries, dim), (*batch, keys, dim), (*batch, keys, value_dim)
+        q, k, v = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes)
+        drawn.append((size * q, k, v))
+    return drawn
+
+
+@telling_input.mistake(
+    "nobody is found at fault",
+    hint="""Most of these operators have a fault. Try inputs of your own and compare what the operator gives
+    with what your attention gives.""",
+    read=ROWS_AND_COLUMNS,
+)
+def tells_nothing(operator, query, key, value):
+    return None
+
+
+@telling_input.mistake(
+    "the input that was given is handed back",
+    hint="""On that input every one of the operators is right. In what is it special? How many sequences, how
+    many keys, how many features, which signs, how large?""",
+    read=ROWS_AND_COLUMNS,
+)
+def tells_given(operator, query, key, value):
     return query, key, value
 
 
-def _rooted_layer(x, W_Q, W_K, W_V, made_from, scale, axis, normaliser, averaged):
-    query, key, value = project(x, W_Q, W_K, W_V, made_from)
-    if scale == "model dim":
-        query, scale = query / math.sqrt(x.shape[-1]), "none"
-    return attend(query, key, value, "", scale, axis, normaliser, averaged)
-
-
-def _zeroed(name: str) -> Any:
-    def inputs(normal: Normal) -> dict[str, Tensor]:
-        drawn = _layer_case(normal, (), 4, 3, 3, 2, "").inputs
-        return drawn | {name: torch.zeros_like(drawn[name])}
-
-    return inputs
-
-
-def _is_mean_of_values(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    mean = (inputs["x"] @ inputs["W_V"]).mean(-2, keepdim=True).expand_as(value)
-    return laws.is_not(value, mean, "yours gives {yours} at {place}, and the mean is {expected}")
-
-
-def _is_nothing(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    return laws.is_not(value, torch.zeros_like(value), "yours gives {yours} at {place}")
-
-
-def _reordered(normal: Normal) -> list[dict[str, Tensor]]:
-    drawn = _layer_case(normal, (), 4, 3, 3, 2, "").inputs
-    return [drawn, drawn | {"x": drawn["x"].flip(-2)}]
-
-
-def _follows_order(inputs: list[dict[str, Tensor]], values: list[Tensor]) -> str | None:
-    words = "turned round, yours gives {yours} at {place} where it gave {expected} for the same word"
-    return laws.is_not(values[1], values[0].flip(-2), words)
-
-
-def _twice_as_many_features(normal: Normal) -> list[dict[str, Tensor]]:
-    drawn = _layer_case(normal, (), 4, 3, 3, 2, "").inputs
-    twice = {name: torch.cat([drawn[name]] * 2, -1) for name in ("W_Q", "W_K")}
-    return [drawn | twice, drawn | {"W_Q": drawn["W_Q"] * 2**0.5}]
-
-
-LAYER_LAWS = [
-    Law(
-        "with W_V of zeros nothing is handed over: every output is zero",
-        THREE_INPUTS,
-        _zeroed("W_V"),
-        _is_nothing,
-    ),
-    Law(
-        "with W_Q of zeros every output is the plain mean of the values",
-        TWO_LIMITS,
-        _zeroed("W_Q"),
-        _is_mean_of_values,
-    ),
-    Law(
-        "with W_K of zeros every output is the plain mean of the values",
-        TWO_LIMITS,
-        _zeroed("W_K"),
-        _is_mean_of_values,
-    ),
-    Law(
-        "turning the sentence round turns the outputs round, and nothing else",
-        NOT_SYMMETRIC,
-        _reordered,
-        _follows_order,
-    ),
-    Law(
-        "queries and keys with every feature twice do the same as queries that are longer by the root of 2",
-        WHY_THE_SCALE,
-        _twice_as_many_features,
-        _column_twice,
-    ),
-]
-
-LAYER_PENCIL = {
-    "x": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
-    "W_Q": torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]]),
-    "W_K": torch.tensor([[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]),
-    "W_V": torch.tensor([[10.0, 0.0], [0.0, 20.0]]),
-}
-
-self_attention = Task(
-    "self_attention",
-    _self_attention,
-    LAYER_PENCIL,
-    _self_attention_cases,
-    laws=LAYER_LAWS,
-    builds_on=("attention", "softargmax"),
+@telling_input.mistake(
+    "operators that are right are found at fault: numbers are compared with ==",
+    hint="""Two right ways to compute the same thing differ in the last digits. Compare with a tolerance:
+    `torch.allclose`.""",
+    read=MATRIX_FORM,
 )
+def tells_exactly(operator, query, key, value):
+    return _tried(operator, _drawn(((2,), 3, 6, 5, 7, 1.0), ((2,), 3, 6, 5, 7, 1e5)), exact=True)
 
 
-@self_attention.made_of(
-    made_from=MADE_FROM,
-    scale=LAYER_SCALE,
-    axis=only(AXIS, "queries", "all"),
-    normaliser=without(NORMALISER, "overflows", "one maximum"),
-    averaged=only(AVERAGED, "weights", "transposed", "divided again"),
+@telling_input.mistake(
+    "operators that give NaN for large scores are not found",
+    hint="""Multiply the queries by many thousands, too. And mind how you compare: every comparison with
+    NaN is False, `off > 0.1` as well. Ask whether all is close, not whether something is far.""",
+    read=STABLE,
 )
-def any_self_attention(
-    x, W_Q, W_K, W_V, *, made_from="", scale="root", axis="keys", normaliser="", averaged=""
-):
-    return _rooted_layer(x, W_Q, W_K, W_V, made_from, scale, axis, normaliser, averaged)
+def tells_by_small_numbers(operator, query, key, value):
+    return _tried(operator, _drawn(((2,), 3, 6, 5, 7, 1.0)))
+
+
+@telling_input.mistake(
+    "only single sequences are tried",
+    hint="""What runs over dimension 1 is right without a batch. Try a batch, too.""",
+    read=BATCHES,
+)
+def tells_without_batch(operator, query, key, value):
+    return _tried(operator, _drawn(((), 3, 6, 5, 7, 1.0), ((), 3, 6, 5, 7, 1e5)))
+
+
+@telling_input.mistake(
+    "queries, keys and values are tried with the same sizes only",
+    hint="""A scale that is taken from the wrong dimension is right as long as the two have the same size. Try
+    an input in which no two sizes are the same.""",
+    read=WHY_THE_SCALE,
+)
+def tells_by_squares(operator, query, key, value):
+    return _tried(operator, _drawn(((2,), 4, 4, 4, 4, 1.0), ((2,), 4, 4, 4, 4, 1e5)))
 
 
 # ---------------------------------------------------------------------------------------
-# Reading the attention matrix
+# The experiment: what is predicted, and what is read in its records
 # ---------------------------------------------------------------------------------------
 
 
-def _most_attended(weights: Tensor) -> Tensor:
-    return weights.argmax(-1)
+def _predicted_loss(weights: Tensor, asked: int, value_std: float) -> float:
+    wanted = torch.zeros_like(weights)
+    wanted[asked] = 1
+    return value_std**2 * (weights - wanted).square().sum().item()
 
 
-def _most_attended_cases(seed: int) -> list[Case]:
+def _predicted_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
 
-    def case(*shape: int, note: str = "") -> Case:
-        return Case({"weights": torch.softmax(2 * normal(*shape), -1)}, note)
+    def case(weights: Tensor, asked: int, value_std: float, note: str) -> Case:
+        return Case({"weights": weights, "asked": asked, "value_std": value_std}, note)
 
     return [
-        case(4, 7),
-        case(9, 9, note="nine words that attend to each other"),
-        case(1, 5, note="a single query"),
-        case(3, 5, 6, note="a batch"),
+        case(torch.softmax(normal(6), -1), 2, 1.0, "six keys"),
+        case(torch.full((16,), 1 / 16), 0, 1.0, "sixteen keys with equal weights"),
+        case(torch.softmax(2 * normal(5), -1), 4, 3.0, "values of standard deviation 3"),
+        case(torch.eye(7)[3], 5, 0.5, "all weight on a key that was not asked for"),
+        case(torch.eye(7)[3], 3, 2.0, "all weight on the key that was asked for"),
+        case(normal(4).abs(), 1, 1.5, "weights that do not sum to 1"),
     ]
 
 
-def _attended_to_one(normal: Normal) -> dict[str, Tensor]:
-    order = torch.randperm(4, generator=torch.Generator().manual_seed(int(1000 * normal(1).abs())))
-    return {"weights": torch.eye(4)[order]}
+def _one_hot_law(place: int, expected: float) -> dict[str, Any]:
+    def broken(inputs: dict[str, Any], value: float) -> str | None:
+        return None if math.isclose(value, expected, abs_tol=1e-6) else f"yours gives {shown(value)}"
+
+    return {
+        "inputs": lambda normal: {"weights": torch.eye(4)[place], "asked": 1, "value_std": 3.0},
+        "broken": broken,
+    }
 
 
-def _names_the_one(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    expected = inputs["weights"].nonzero()[:, 1]
-    wrong = (value != expected).nonzero()
-    if not len(wrong):
-        return None
-    row = int(wrong[0])
-    return f"query {row} attends to key {int(expected[row])} only, and yours says {int(value[row])}"
-
-
-most_attended = Task(
-    "most_attended",
-    _most_attended,
-    {"weights": torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]])},
-    _most_attended_cases,
+predicted_loss = Task(
+    "predicted_loss",
+    _predicted_loss,
+    {"weights": torch.tensor([0.5, 0.25, 0.25]), "asked": 0, "value_std": 2.0},
+    _predicted_cases,
     laws=[
         Law(
-            "of a query that attends to a single key, the answer is the number of that key",
-            ROWS_AND_COLUMNS,
-            _attended_to_one,
-            _names_the_one,
-        )
-    ],
-)
-
-
-@most_attended.made_of(
-    dim={
-        "queries": Wrong(
-            "for each key, the query that attends to it most",
-            """Being attended to by a word and attending to it are two questions, and their answers differ.
-            Is a
-            query a row of the weights, or a column?""",
-            NOT_SYMMETRIC,
+            "with all weight on the key that was asked for, the loss is 0",
+            TWO_LIMITS,
+            **_one_hot_law(1, 0.0),
         ),
-        "all": Wrong(
-            "one position for the whole matrix",
-            """Without a dimension, `argmax` counts through all the entries as if they stood in one long row.
-            Every query is to have an answer of its own.""",
-            ROWS_AND_COLUMNS,
-        ),
-        "dim 0": AXIS["dim 0"],
-        "dim 1": Wrong(
-            "dimension 1 is searched, which is the keys only without a batch",
-            """Dimensions counted from the front move when a batch is added. Count from the back.""",
-            ROWS_AND_COLUMNS,
-        ),
-    },
-    what=wrongs(
-        ROWS_AND_COLUMNS,
-        """
-        least: the key with the smallest weight
-            A large weight means much attention. (attention_operator#one-query)
-        weight: the largest weight itself, instead of its position
-            The question is which key, not how much. `max` with a dimension gives two things.
-        both: the weights come along with their positions
-            `max` with a dimension returns two things, the largest weights and where they stand. Which of
-            the two is asked for?
-        """,
-    ),
-    counting=wrongs(
-        ROWS_AND_COLUMNS,
-        """
-        from one: the keys are counted from 1
-            Python and PyTorch count from 0: the first key has number 0.
-        """,
-    ),
-)
-def any_most_attended(weights, *, dim="keys", what="position", counting="from zero"):
-    if what == "least":
-        weights = -weights
-    if dim == "all":
-        place, largest = weights.argmax(), weights.max()
-    else:
-        along = {"keys": -1, "queries": -2, "dim 0": 0, "dim 1": 1}[dim]
-        largest, place = weights.max(along)
-    place = place + (counting == "from one")
-    return {"weight": largest, "both": (largest, place)}.get(what, place)
-
-
-# ---------------------------------------------------------------------------------------
-# Find the slips
-# ---------------------------------------------------------------------------------------
-
-
-def _mended_layer_cases(seed: int) -> list[Case]:
-    normal = normal_source(seed)
-    return [
-        _layer_case(normal, (), 5, 4, 4, 4, "no batch"),
-        _layer_case(normal, (2,), 3, 4, 4, 4, "a batch"),
-        _layer_case(normal, (4,), 4, 4, 4, 4, "everything square"),
-        _layer_case(normal, (1,), 1, 4, 4, 4, "a batch of one with a single word"),
-        _layer_case(
-            normal, (2, 3), 5, 6, 3, 2, "two batch dimensions, in double precision", dtype=torch.float64
-        ),
-    ]
-
-
-mended_layer = Task(
-    "mended_layer",
-    _self_attention,
-    LAYER_PENCIL,
-    _mended_layer_cases,
-    laws=[
-        *LAYER_LAWS,
         Law(
-            "a sequence gets the same output alone as in a batch",
-            BATCHES,
-            lambda normal: [
-                (drawn := _layer_case(normal, (2,), 4, 3, 3, 3, "").inputs),
-                drawn | {"x": drawn["x"][0]},
-            ],
-            lambda inputs, values: laws.is_not(
-                values[1], values[0][0], "at {place} yours gives {expected} in the batch and {yours} alone"
+            "with all weight on another key, the loss is twice the variance of the values, here 18",
+            TWO_LIMITS,
+            **_one_hot_law(2, 18.0),
+        ),
+        Law(
+            "with equal weights for n keys, the loss is the variance of the values times 1 - 1/n, here 0.75",
+            TWO_LIMITS,
+            lambda normal: {"weights": torch.full((4,), 0.25), "asked": 1, "value_std": 1.0},
+            lambda inputs, value: (
+                None if math.isclose(value, 0.75, rel_tol=1e-5) else f"yours gives {shown(value)}"
             ),
         ),
     ],
-    builds_on=("attention", "softargmax"),
 )
 
 
-@mended_layer.made_of(
-    made_from=MADE_FROM,
-    scale=LAYER_SCALE,
-    axis=AXIS,
-    normaliser=without(NORMALISER, "overflows", "one maximum"),
-    averaged=only(AVERAGED, "weights", "transposed", "divided again"),
+@predicted_loss.made_of(
+    parts=wrongs(
+        ONE_QUERY,
+        """
+        output only: this is the variance of the output, without what was wanted
+            The loss compares the output with the value that was asked for, and that value is a part of the
+            output. Write down the difference of the two: which factor does each value get in it?
+        others only: the value that was asked for is left out
+            It has its weight in the output, and stands with weight 1 in what is wanted. What remains of it
+            in the difference?
+        asked only: only the value that was asked for is counted
+            The other values are in the output, too, each with its weight. They are as wrong as they are
+            large.
+        apart: output and wanted value are taken for independent
+            The variances of two independent numbers add up. But the output contains the very value that is
+            wanted. Collect the factors of each value first.
+        together: the factors are added up before they are squared
+            The values are independent of each other: the variance of their sum is a sum of squares, not the
+            square of a sum. (attention_operator#why-the-scale)
+        absolute: the factors are not squared
+            A factor c multiplies a variance by c squared. (attention_operator#why-the-scale)
+        """,
+    ),
+    std=wrongs(
+        WHY_THE_SCALE,
+        """
+        plain: the standard deviation stands where the variance should
+            A squared error is measured in squares. If all values are twice as large, how much larger is it?
+        none: the size of the values is left out
+            If all values are twice as large, what happens to the error, and to its square?
+        """,
+    ),
+    mean=wrongs(
+        ONE_QUERY,
+        """
+        keys: the loss is divided by the number of keys
+            The output of a query is one number, and so is its error. The sum over the keys is inside that
+            number, and is no mean.
+        """,
+    ),
 )
-def any_mended(x, W_Q, W_K, W_V, *, made_from="", scale="root", axis="keys", normaliser="", averaged=""):
-    return _rooted_layer(x, W_Q, W_K, W_V, made_from, scale, axis, normaliser, averaged)
+def any_prediction(weights, asked, value_std, *, parts="", std="variance", mean=""):
+    factors = weights.clone()
+    factors[asked] -= 1
+    others = torch.cat([weights[:asked], weights[asked + 1 :]])
+    total = {
+        "output only": weights.square().sum(),
+        "others only": others.square().sum(),
+        "asked only": (1 - weights[asked]) ** 2,
+        "apart": 1 + weights.square().sum(),
+        "together": factors.sum() ** 2,
+        "absolute": factors.abs().sum(),
+    }.get(parts, factors.square().sum())
+    size = {"plain": value_std, "none": 1.0}.get(std, value_std**2)
+    return (size * total / (len(weights) if mean == "keys" else 1)).item()
+
+
+FAULTS = ("right", "no scale", "scaled twice", "over the queries")
+
+
+def _record(normal: Normal, fault: str, num_queries: int, num_keys: int, key_dim: int) -> dict[str, Tensor]:
+    """What a training with this fault leaves behind; how well it went says nothing."""
+
+    def weights(sharper: float) -> Tensor:
+        scores = normal(num_queries, key_dim) @ normal(num_keys, key_dim).mT / math.sqrt(key_dim)
+        asked = (normal(num_queries).abs() * 1000).long() % num_keys
+        scores[range(num_queries), asked] += sharper
+        scores = scores * {"no scale": math.sqrt(key_dim), "scaled twice": key_dim**-0.5}.get(fault, 1.0)
+        return torch.softmax(scores, 0 if fault == "over the queries" else -1)
+
+    first, last = 2 * normal(2).abs() + 0.1
+    steps = torch.arange(40.0)
+    loss = last + (first - last) * torch.exp(-steps / 8)
+    # After training weights are sharp, with too little scale and with too much.
+    after = weights(12.0 * (math.sqrt(key_dim) if fault == "scaled twice" else 1.0))
+    return {"before": weights(0.0), "after": after, "loss": loss + 0.01 * normal(40).abs()}
+
+
+def _diagnosis(before: Tensor, after: Tensor, loss: Tensor) -> str:
+    if not torch.allclose(before.sum(-1), torch.ones(len(before)), atol=1e-3):
+        return "over the queries"
+    spread = before.clamp(min=1e-30).log().std(-1).mean()  # of the scores, but for a constant in each row
+    return "no scale" if spread > 3 else "scaled twice" if spread < 0.4 else "right"
+
+
+def _diagnosis_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    settings = {
+        "a training": ("right", 16, 16, 100),
+        "another training": ("no scale", 16, 16, 100),
+        "sixteen keys": ("scaled twice", 16, 16, 64),
+        "as many queries as keys": ("over the queries", 16, 16, 64),
+        "more queries than keys": ("over the queries", 20, 8, 100),
+        "fewer queries than keys": ("over the queries", 9, 24, 64),
+        "few queries": ("right", 6, 24, 144),
+        "few keys": ("right", 24, 8, 64),
+        "many features": ("no scale", 10, 12, 144),
+        "twenty keys": ("scaled twice", 12, 20, 144),
+    }
+    return [Case(_record(normal, *settings[note]), note) for note in in_any_order(settings, seed)]
+
+
+def _is_named(fault: str, sentence: str, read: str) -> Law:
+    def broken(inputs: dict[str, Tensor], value: str) -> str | None:
+        return None if value == fault else f"yours says {value!r}"
+
+    return Law(sentence, read, lambda normal: _record(normal, fault, 12, 16, 100), broken)
+
+
+diagnosis = Task(
+    "diagnosis",
+    _diagnosis,
+    {
+        "before": torch.tensor([[0.5, 0.5], [0.25, 0.25], [0.25, 0.25]]),
+        "after": torch.tensor([[0.9, 0.0], [0.1, 0.0], [0.0, 1.0]]),
+        "loss": torch.tensor([1.0, 0.5, 0.25]),
+    },
+    _diagnosis_cases,
+    laws=[
+        _is_named("over the queries", 'rows that do not sum to 1 are "over the queries"', ROWS_AND_COLUMNS),
+        _is_named(
+            "no scale", 'weights that are nearly one-hot before any training are "no scale"', WHY_THE_SCALE
+        ),
+        _is_named(
+            "scaled twice",
+            'weights that are nearly equal before any training are "scaled twice"',
+            WHY_THE_SCALE,
+        ),
+        _is_named(
+            "right", 'rows that sum to 1, soft but not equal before any training, are "right"', WHY_THE_SCALE
+        ),
+    ],
+)
+
+
+@diagnosis.made_of(
+    record=wrongs(
+        WHY_THE_SCALE,
+        """
+        after: the weights after training are judged instead of those before it
+            An operator that has learned to look up attends to one key almost alone, and so it should. It is
+            at the start that weights must be soft.
+        """,
+    ),
+    sums=wrongs(
+        ROWS_AND_COLUMNS,
+        """
+        columns: the columns are expected to sum to 1
+            A row belongs to a query, and it is the query that shares out its attention. Columns may sum to
+            anything.
+        total: only the sum of all weights is looked at
+            With as many queries as keys all weights sum to the same, whichever way they were normalised.
+            Look at each row.
+        unlooked: the sums of the rows are not looked at
+            A softargmax over the queries gives weights that look much like others, but their rows do not sum
+            to 1.
+        """,
+    ),
+    spread=wrongs(
+        WHY_THE_SCALE,
+        """
+        one row: a single large weight is taken for a missing scale
+            Among many soft rows, some row is sharp by chance. Take a mean over the rows.
+        no even: weights that are nearly equal are not looked for
+            Divided by the number of features instead of its root, the scores are nearly 0, and all weights
+            nearly the same.
+        no sharp: weights that are nearly one-hot are not looked for
+            Without the scale the scores are large before anything was learned, and each row attends to one
+            key by chance.
+        swapped: sharp and even have changed places
+            Do scores without a scale lie far apart or close together? And what does that do to the weights?
+        """,
+    ),
+)
+def any_diagnosis(before, after, loss, *, record="before", sums="rows", spread="mean"):
+    weights = after if record == "after" else before
+    total = {"columns": weights.sum(0), "total": weights.sum()[None] / len(weights)}.get(
+        sums, weights.sum(-1)
+    )
+    if sums != "unlooked" and bool(((total - 1).abs() > 1e-3).any()):
+        return "over the queries"
+    scores = weights.clamp(min=1e-30).log().std(-1).mean()
+    sharp, even = bool(scores > 3), bool(scores < 0.4)
+    if spread == "one row":
+        sharp = bool(weights.amax() > 0.4)
+    if sharp and spread != "no sharp":
+        return "scaled twice" if spread == "swapped" else "no scale"
+    if even and spread != "no even":
+        return "no scale" if spread == "swapped" else "scaled twice"
+    return "right"
+
+
+@diagnosis.mistake(
+    "the run is judged by its loss alone",
+    hint="""A right operator that was trained for a short time may end with a larger loss than one without a
+    scale that was trained for long. Which of the records is made before training?""",
+    read=WHY_THE_SCALE,
+)
+def diagnosis_by_loss(before, after, loss):
+    return "right" if loss[-1] < loss[0] / 2 else "no scale"
+
+
+@diagnosis.mistake(
+    "every run is called right",
+    hint="""Three of the four words stand for a fault. Look at the sums of the rows, and at how much the
+    weights of a row differ, before training.""",
+    read=ROWS_AND_COLUMNS,
+)
+def diagnosis_of_all(before, after, loss):
+    return "right"

@@ -169,6 +169,44 @@ def without(choices: dict[str, Wrong], *names: str) -> dict[str, Wrong]:
     return {name: wrong for name, wrong in choices.items() if name not in names}
 
 
+MADE_FROM = wrongs(
+    "attention_operator#three-inputs",
+    """
+    keys like queries: the keys are made with the weights of the queries
+        What a word looks for and what it offers are two things. With the same weights for both, relatedness
+        would have to be mutual. (attention_operator#not-symmetric)
+    exchanged: queries and keys have changed places
+        The queries are made with the weights for keys, and the keys with those for queries. Scores are not
+        symmetric: who asks whom? (attention_operator#not-symmetric)
+    inputs averaged: the inputs are averaged instead of the values
+        What a word hands over need not be what it is. Which of the three weights says what it hands over,
+        and where do you use it? (attention_operator#values-not-inputs)
+    inputs compared: the scores compare the inputs themselves, without queries and keys
+        The inputs are compared as they are. Two of the three weights have not been used.
+    inputs only: none of the three weights is used
+        The sentence is compared with itself, word by word, and averaged. What the layer can learn, its
+        weights, plays no part.
+    queries only: the keys are the inputs themselves
+        The queries are made with their weights, the keys are not. Which weight is not used?
+    transposed: the weights are transposed before they are applied
+        PyTorch's `nn.Linear` stores its weight transposed. Here rows are positions and a weight has shape
+        (input features, output features): which product fits as it stands?
+    values like keys: the values are made with the weights of the keys
+        What a word offers to be found by, and what it then hands over, are two things, with two weights.
+    """,
+)
+
+# The scale of a layer has one more number that it could be taken from.
+LAYER_SCALE = {
+    **without(SCALE, "first dim", "num queries"),
+    "model dim": Wrong(
+        "the scale uses the features of the input instead of those of the queries",
+        """The dot product is taken after the projection. How many terms does it have then?""",
+        "attention_operator#why-the-scale",
+    ),
+}
+
+
 def compared(query: Tensor, key: Tensor, value: Tensor, similarity: str) -> Tensor:
     """The products of queries and keys, with one of the choices of `SIMILARITY`."""
     match similarity:

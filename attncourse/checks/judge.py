@@ -189,10 +189,16 @@ def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer, problem
     """The pencil case: what went in, what came back, and what was expected."""
     pictures = [Picture(name, value) for name, value in case.inputs.items() if not isinstance(value, Program)]
     if answer.failure is None:
-        pictures.append(Picture("Came back", answer.value, problem.wrong))
+        pictures += _pictures("Came back", answer.value, problem.wrong)
     expected = "Expected" if task.compare is None else "A right answer"
-    pictures.append(Picture(expected, reference.value))
-    return Pictures(pictures)
+    return Pictures([*pictures, *_pictures(expected, reference.value)])
+
+
+def _pictures(title: str, value: Plain, wrong: Tensor | None = None) -> list[Picture]:
+    """A value's picture, or if it is several tensors one of each."""
+    if isinstance(value, tuple | list) and value and all(isinstance(part, Tensor) for part in value):
+        return [Picture(f"{title}: {number}", part) for number, part in enumerate(value, 1)]
+    return [Picture(title, value, wrong)]
 
 
 def _facts(

@@ -9,8 +9,18 @@ from torch import Tensor
 
 from attncourse import multihead
 from attncourse.checks import laws
-from attncourse.checks.attention_operator import LAYER_SCALE, MADE_FROM
-from attncourse.checks.choices import AVERAGED, AXIS, NORMALISER, compared, normalised, only, scaled, without
+from attncourse.checks.choices import (
+    AVERAGED,
+    AXIS,
+    LAYER_SCALE,
+    MADE_FROM,
+    NORMALISER,
+    compared,
+    normalised,
+    only,
+    scaled,
+    without,
+)
 from attncourse.checks.laws import Inputs
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source, wrongs
 from attncourse.probe.multihead import Layer, Loss, Shapes

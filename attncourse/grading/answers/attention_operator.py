@@ -7,7 +7,7 @@ import torch
 # One query ------------------------------------------------------------------------------
 
 
-def single_query__loops(query, key, value):
+def single_query__loops(query, key, value, count):
     num_keys, key_dim = key.shape
     scores = []
     for j in range(num_keys):
@@ -15,31 +15,34 @@ def single_query__loops(query, key, value):
         for d in range(key_dim):
             score += float(query[d]) * float(key[j, d])
         scores.append(score / key_dim**0.5)
-    total = sum(math.exp(score) for score in scores)
+    total = sum(int(count[j]) * math.exp(score) for j, score in enumerate(scores))
     output = torch.zeros(value.shape[1])
     for j in range(num_keys):
         for d in range(value.shape[1]):
-            output[d] += math.exp(scores[j]) / total * value[j, d]
+            output[d] += int(count[j]) * math.exp(scores[j]) / total * value[j, d]
     return output
 
 
-def single_query__running_sums(query, key, value):
+def single_query__running_sums(query, key, value, count):
     numerator = torch.zeros_like(value[0])
     denominator = 0
-    for k, v in zip(key, value, strict=True):
+    for k, v, n in zip(key, value, count.tolist(), strict=True):
         e = torch.exp((query * k).sum() / math.sqrt(len(query)))
-        numerator += e * v
-        denominator += e
+        for _ in range(n):
+            numerator += e * v
+            denominator += e
     return numerator / denominator
 
 
-def single_query__matrix_product(query, key, value):
+def single_query__written_out(query, key, value, count):
+    key = torch.repeat_interleave(key, count, dim=0)
+    value = torch.repeat_interleave(value, count, dim=0)
     e = (key @ query * query.numel() ** -0.5).exp()
     return e @ value / e.sum()
 
 
-def single_query__einsum(query, key, value):
-    e = torch.exp(torch.einsum("d,nd->n", query, key) / math.sqrt(query.shape[0]))
+def single_query__logarithms(query, key, value, count):
+    e = torch.exp(torch.einsum("d,nd->n", query, key) / math.sqrt(query.shape[0]) + count.log())
     return torch.einsum("n,nv->v", e, value) / e.sum()
 
 
@@ -133,45 +136,34 @@ def attention__baddbmm(query, key, value):
 # The two limits -------------------------------------------------------------------------
 
 
-def picking_query__very_long(key, index, share):
-    return 1e5 * key[index]
+def picking_query__halved(key, index, share):
+    low, high = 0.0, 1e4
+    for _ in range(100):
+        middle = (low + high) / 2
+        scores = middle * key @ key[index] / math.sqrt(key.shape[1])
+        if torch.softmax(scores, 0)[index] < share:
+            low = middle
+        else:
+            high = middle
+    return high * key[index]
 
 
-def picking_query__just_long_enough(key, index, share):
-    length = 1.0
-    while True:
-        query = length * key[index]
-        scores = key @ query / math.sqrt(key.shape[1])
-        if torch.softmax(scores, 0)[index] > share:
-            return query
-        length *= 1.1
+def picking_query__newton(key, index, share):
+    similarity = (key.double() @ key[index].double()) / math.sqrt(key.shape[1])
+    length = 0.0
+    for _ in range(200):
+        weights = torch.softmax(length * similarity, 0)
+        # The weight's logarithm rises with the length at this slope, ever more slowly.
+        slope = similarity[index] - weights @ similarity
+        length += (math.log(share) - weights[index].log()) / slope
+    return length * key[index].double()
 
 
-def picking_query__from_the_gap(key, index, share):
-    similarity = key @ key[index]
-    similarity[index] = -1
-    gap = 1 - similarity.max().item()
-    needed = math.log(len(key) * share / (1 - share))
-    return key[index] * needed * math.sqrt(key.shape[1]) / gap
-
-
-def picking_query__doubled_in_double_precision(key, index, share):
-    query = key[index].double()
-    while torch.softmax(key.double() @ query / key.shape[1] ** 0.5, -1)[index] < 0.5 + share / 2:
-        query = query * 2
-    return query
-
-
-def averaging_query__zeros(key):
-    return torch.zeros(key.shape[1])
-
-
-def averaging_query__new_zeros(key):
-    return key.new_zeros(key.shape[-1])
-
-
-def averaging_query__times_zero(key):
-    return 0 * key[0]
+def picking_query__all_lengths_at_once(key, index, share):
+    lengths = torch.linspace(0, 600, 300_001)
+    scores = lengths[:, None] * (key @ key[index]) / math.sqrt(key.shape[1])
+    weights = torch.softmax(scores, -1)[:, index]
+    return lengths[(weights - share).abs().argmin()] * key[index]
 
 
 # The scale ------------------------------------------------------------------------------
@@ -211,58 +203,112 @@ def column_attention__einsum(query, key, value):
 # The rabbit sentence --------------------------------------------------------------------
 
 
-def self_attention__one_line(x, W_Q, W_K, W_V):
-    return torch.softmax((x @ W_Q) @ (x @ W_K).T / W_K.shape[1] ** 0.5, -1) @ (x @ W_V)
+def rabbit_weights__identity(num_features, asks, found, handed):
+    W_Q = torch.zeros(num_features, num_features)
+    W_Q[asks, found] = 1000.0
+    return W_Q, torch.eye(num_features), torch.eye(num_features)[:, handed : handed + 1]
 
 
-def self_attention__weights_multiplied(x, W_Q, W_K, W_V):
-    scores = x @ (W_Q @ W_K.T) @ x.T / math.sqrt(W_Q.shape[1])
-    return torch.softmax(scores, -1) @ x @ W_V
+def rabbit_weights__lists(num_features, asks, found, handed):
+    W_Q = [[50.0 if feature == asks else 0.0, 0.0] for feature in range(num_features)]
+    W_K = [[1.0 if feature == found else 0.0, 0.0] for feature in range(num_features)]
+    W_V = [[float(feature == handed)] for feature in range(num_features)]
+    return torch.tensor(W_Q), torch.tensor(W_K), torch.tensor(W_V)
 
 
-def self_attention__word_by_word(words, A, B, C):
-    outputs = []
-    for word in words:
-        scores = torch.stack([(word @ A) @ (other @ B) for other in words]) / math.sqrt(A.shape[1])
-        weights = torch.exp(scores) / torch.exp(scores).sum()
-        outputs.append(sum(weight * (other @ C) for weight, other in zip(weights, words, strict=True)))
-    return torch.stack(outputs)
+def rabbit_weights__one_hot_rows(number, a, b, c):
+    rows = torch.eye(number, dtype=torch.float64)
+    return 10 * rows[a][:, None], 10 * rows[b][:, None], rows[c].view(-1, 1)
 
 
-# Reading the weights --------------------------------------------------------------------
+def rabbit_weights__both_negative(num_features, asks, found, handed):
+    W_Q, W_K, W_V = (torch.zeros(num_features, 1) for _ in range(3))
+    W_Q[asks], W_K[found], W_V[handed] = -30, -3, 1
+    return [W_Q, W_K, W_V]
 
 
-def most_attended__argmax(weights):
-    return torch.argmax(weights, dim=-1)
+# Find the slip --------------------------------------------------------------------------
 
 
-def most_attended__max(weights):
-    return weights.max(-1).indices
+def telling_input__two_sizes(operator, query, key, value):
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    for size in (1, 10_000):
+        trial = size * drawn(2, 3, 5), drawn(2, 6, 5), drawn(2, 6, 7)
+        scores = trial[0] @ trial[1].mT / math.sqrt(5)
+        if not torch.allclose(operator(*trial), torch.softmax(scores, -1) @ trial[2]):
+            return trial
+    return None
 
 
-def most_attended__sorted(weights):
-    return weights.sort(-1, descending=True)[1][..., 0]
+def telling_input__one_input_for_all(operator, query, key, value):
+    q = torch.tensor([[[1.0, 2.0, 0.0], [-1e4, 3.0, 1.0]], [[0.5, -0.5, 0.0], [1e4, 0.0, -1.0]]]).double()
+    k = torch.linspace(-1, 2, 24, dtype=torch.float64).view(2, 4, 3).sin()
+    v = torch.arange(40.0, dtype=torch.float64).view(2, 4, 5).cos()
+    expected = (q @ k.mT / 3**0.5).softmax(-1) @ v
+    found = operator(q, k, v)
+    same = bool(((found - expected).abs() < 1e-9).all())
+    return None if same else (q, k, v)
 
 
-# Find the slips -------------------------------------------------------------------------
+def telling_input__many_draws(operator, query, key, value):
+    for seed in range(12):
+        torch.manual_seed(seed)
+        batch, n, m, d, w = 2 + seed % 2, 2, 5, 3 + seed % 3, 7
+        q, k, v = torch.randn(batch, n, d), torch.randn(batch, m, d), torch.randn(batch, m, w)
+        q = 10.0 ** (seed % 6) * q
+        q, k, v = q.double(), k.double(), v.double()
+        right = torch.einsum("bnm,bmw->bnw", torch.softmax(q @ k.mT / d**0.5, dim=-1), v)
+        if (operator(q, k, v) - right).abs().nan_to_num(1.0).max() > 1e-6:
+            return [q, k, v]
 
 
-def mended_layer__mended(x, W_Q, W_K, W_V):
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    similarity = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    return torch.softmax(similarity, dim=-1) @ value
+# The experiment -------------------------------------------------------------------------
 
 
-def mended_layer__einsum(x, W_Q, W_K, W_V):
-    query, key, value = (torch.einsum("...nd,de->...ne", x, W) for W in (W_Q, W_K, W_V))
-    similarity = torch.einsum("...qe,...ke->...qk", query, key) / math.sqrt(W_Q.shape[1])
-    return similarity.softmax(-1) @ value
+def predicted_loss__one_hot(weights, asked, value_std):
+    wanted = torch.nn.functional.one_hot(torch.tensor(asked), len(weights))
+    return value_std**2 * ((weights - wanted) ** 2).sum()
 
 
-def mended_layer__one_sequence_at_a_time(x, W_Q, W_K, W_V):
-    sequences = x.reshape(-1, *x.shape[-2:])
-    outputs = []
-    for s in sequences:
-        weights = torch.softmax(s @ W_Q @ (s @ W_K).T / math.sqrt(W_Q.shape[1]), dim=1)
-        outputs.append(weights @ (s @ W_V))
-    return torch.stack(outputs).reshape(*x.shape[:-1], -1)
+def predicted_loss__in_a_loop(weights, asked, value_std):
+    total = 0.0
+    for k, weight in enumerate(weights.tolist()):
+        factor = weight - 1 if k == asked else weight
+        total += factor * factor
+    return total * value_std * value_std
+
+
+def predicted_loss__variances_and_a_covariance(weights, asked, value_std):
+    of_output = (weights.double() ** 2).sum()
+    return float((of_output + 1 - 2 * weights[asked].double()) * value_std**2)
+
+
+def diagnosis__mean_of_the_largest(before, after, loss):
+    if ((before.sum(dim=1) - 1).abs() > 0.01).any():
+        return "over the queries"
+    largest = before.max(dim=1).values.mean()
+    if largest > 0.55:
+        return "no scale"
+    if largest * before.shape[1] < 1.6:
+        return "scaled twice"
+    return "right"
+
+
+def diagnosis__entropy(before, after, loss):
+    if not torch.allclose(before.sum(-1), torch.ones(before.shape[0])):
+        return "over the queries"
+    entropy = -(before * (before + 1e-20).log()).sum(-1).mean() / math.log(before.shape[-1])
+    return "no scale" if entropy < 0.5 else "scaled twice" if entropy > 0.98 else "right"
+
+
+def diagnosis__spread_of_the_scores(before, after, loss):
+    sums = before.sum(1)
+    if sums.max() > 1.001 or sums.min() < 0.999:
+        return "over the queries"
+    logs = torch.log(before + 1e-35)
+    spread = (logs.max(1).values - logs.min(1).values).mean()
+    return "no scale" if spread > 8 else "scaled twice" if spread < 1 else "right"
