@@ -208,12 +208,12 @@ def test_a_mistake_is_named_and_the_right_answer_praised(page, solutions):
 
 
 def test_validate_lists_what_fails_and_then_says_success(page, solutions):
-    mistake = checks.most_attended.task.single_mistakes[0]
-    fill(page, "most_attended", mistake.source("most_attended"))
+    mistake = checks.score_scale.task.single_mistakes[0]
+    fill(page, "score_scale", mistake.source("score_scale"))
     dialog = validate(page)
     photograph(page, "validate")
     body = dialog.locator("#validation-message")
-    expect(body).to_contain_text("checks.most_attended(most_attended)")
+    expect(body).to_contain_text("checks.score_scale(score_scale)")
     expect(body).to_contain_text(f"This looks like: {mistake.label}.")
     expect(body).to_contain_text("single_query: not written yet.")
     # Neither what is right nor the codes for colours.
