@@ -849,6 +849,9 @@ def _some_steps(normal: Normal, dim: int) -> dict[str, Callable[[Tensor], Tensor
         "an MLP whose outputs have the mean 0": lambda x: (
             torch.relu(x @ W_1 + bias) @ (W_2 - W_2.mean(-1, keepdim=True))
         ),
+        "an MLP whose outputs are normalised over the positions": lambda x: (
+            _standard((torch.relu(x @ W_1 + bias) @ W_2).mT).mT
+        ),
         "an attention": lambda x: torch.softmax(x @ W_1[:, :dim] @ x.mT, -1) @ x @ W_2[:dim],
     }
 
@@ -866,6 +869,7 @@ def _which_norm(layer: Callable, x: Tensor) -> str:
 _STEPS = {
     **{f"{design} 1": "an MLP" for design in DESIGNS},
     "pre 2": "an MLP whose outputs have the mean 0",
+    "pre 3": "an MLP whose outputs are normalised over the positions",
     "post 2": "an attention",
     "inside 2": "an MLP without biases",
     "overwritten 2": "an attention",
@@ -956,8 +960,6 @@ which_norm = Task(
         """
         exchanged: pre and post are exchanged
             Post-norm: after the sum, so what leaves the block is normalised.
-        inside as pre: a block that normalises what the step returns is called pre-norm
-            There are three places beside a step: before it, after it but before the sum, and after the sum.
         inside as post: a block that normalises what the step returns is called post-norm
             There are three places beside a step: before it, after it but before the sum, and after the sum.
         overwritten as post: a block that has overwritten its input is called post-norm
@@ -998,8 +1000,8 @@ def any_tell(layer, x, *, tried="twice", normalised="features", named="right"):
     match named:
         case "exchanged":
             return {"pre": "post", "post": "pre"}.get(design, design)
-        case "inside as pre" | "inside as post":
-            return named.rpartition(" ")[2] if design == "inside" else design
+        case "inside as post":
+            return "post" if design == "inside" else design
         case "overwritten as post":
             return "post" if design == "overwritten" else design
         case "always pre" | "always post":
@@ -2284,23 +2286,25 @@ def _which_run(losses: Tensor, words_right: float, num_letters: int, length: int
 
 
 def _record(
-    normal: Normal, reading: str, num_letters: int, length: int, steps: int, right: float, ends: float = 1.0
+    normal: Normal, reading: str, sizes: tuple[int, int, int], right: float, ends: float, last: float
 ) -> Inputs:
-    """What a run could leave behind: it falls to `ends`, in blind losses, or is on its way there."""
-    blind, start = _blind_loss(num_letters, length), math.log(num_letters + 2)
+    """What a run could leave behind: it falls to `ends`, in losses without the source, or is on its way.
+
+    `sizes` are the number of letters, the length of a word and the number of steps. The last step is off
+    by `last`, and the one before it the other way.
+    """
+    num_letters, length, steps = sizes
+    start, end = math.log(num_letters + 2), ends * _blind_loss(num_letters, length)
     done = torch.linspace(0, 1, steps)
     if reading == "unfinished":
-        # It just gets there, and in each fifth of the time a quarter of the loss is taken off.
-        curve = ends * blind * torch.exp(1.5 * (1 - done))
+        # In each fifth of the time a quarter is taken off, and in the last the mean has come to the end.
+        curve = end * torch.exp(1.5 * (0.9 - done))
     else:
-        curve = ends * blind + (start - ends * blind) * torch.exp(-18 * done)
-    # The noise of single steps cancels out within a fifth of them, and the last step is far off.
-    noise = (
-        0.1
-        * torch.tensor([1.0, -1.0]).repeat(steps // 2)
-        * (0.5 + normal(steps // 2).abs().clamp(max=1))[:, None].expand(-1, 2).flatten()
-    )
-    noise[-1], noise[-2] = 0.6, -0.6
+        curve = end + (start - end) * torch.exp(-18 * done)
+    # Every two steps cancel each other out.
+    off = 0.05 + 0.1 * normal(steps // 2).abs().clamp(max=1)
+    off[-1] = -last
+    noise = torch.stack([off, -off], 1).flatten()
     return {
         "losses": curve * (1 + noise),
         "words_right": round(right, 2),
@@ -2333,10 +2337,9 @@ def _which_run_cases(seed: int) -> list[Case]:
     for name in in_any_order(runs, seed):
         reading, right, ends = runs[name]()
         num_letters, steps = int(drawn(8, 13)), 10 * int(drawn(4, 13))
-        length = int(drawn(3, num_letters - 3))
-        listed.append(
-            Case(_record(normal, reading, num_letters, length, steps, right, ends), f"{steps} steps")
-        )
+        sizes = num_letters, int(drawn(3, num_letters - 3)), steps
+        last = 0.95 if list(runs).index(name) % 2 else -0.95
+        listed.append(Case(_record(normal, reading, sizes, right, ends, last), f"{steps} steps"))
     return listed
 
 
@@ -2344,7 +2347,7 @@ def _reading_law(sentence: str, read: str, reading: str, right: float, ends: flo
     def broken(inputs: Inputs, value: str) -> str | None:
         return None if value == reading else f"yours says {value!r} of such a run"
 
-    return Law(sentence, read, lambda normal: _record(normal, reading, 10, 4, 60, right, ends), broken)
+    return Law(sentence, read, lambda normal: _record(normal, reading, (10, 4, 60), right, ends, 0.5), broken)
 
 
 which_run = Task(
@@ -2445,8 +2448,6 @@ which_run = Task(
             takes it. What if the loss rests far above?
         word: the loss without the source is taken for the whole word
             Losses here are means over all positions, the end included.
-        letter: the loss without the source is taken to be that of a letter of which nothing is known
-            What has been written rules out many letters. You have computed what is left.
         """,
     ),
     named=wrongs(
@@ -2469,8 +2470,6 @@ def any_reading(
     losses, words_right, num_letters, length, *, works="most", falls="fifths", at="fifth", line="", named=""
 ):
     blind = any_blind(num_letters, length, shared="not" if line == "word" else "positions")
-    if line == "letter":
-        blind = math.log(num_letters)
     fifth = len(losses) // 5
     last, before = losses[-fifth:].mean(), losses[-2 * fifth : -fifth].mean()
     falling = {

@@ -27,8 +27,10 @@ from attncourse.transformer import Transformer
 
 #: The runs: as it should be, with zeros for what the encoder has found, and with an open mask in the decoder.
 KINDS = ("as it should be", "without the source", "with an open mask")
-#: So many letters there are, and so many of them has a word.
-NUM_LETTERS, LENGTH = 8, 4
+#: So many letters there are.
+NUM_LETTERS = 8
+#: So many of them has a word.
+LENGTH = 4
 #: The numbers of what a written word starts with, and of what ends it; the letters are between them.
 START, END = 0, NUM_LETTERS + 1
 MODEL_DIM, BATCH, RATE = 32, 32, 1e-2
