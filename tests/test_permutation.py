@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from attncourse import (
     MultiHeadAttention,
@@ -16,7 +17,9 @@ from attncourse import (
     is_invariant,
     local_mask,
     permute,
+    toy,
 )
+from attncourse.experiments import permutation as experiment
 
 
 def random(*shape, seed=0, dtype=torch.float64):
@@ -280,3 +283,97 @@ def test_bad_arguments_are_named():
         is_invariant(lambda x: x.tolist(), random(3, 2))
     with pytest.raises(IndexError):
         is_equivariant(torch.abs, random(3))
+
+
+# the experiment
+
+
+def by_itself(x, W_Q, W_K, W_V):
+    """Every position by itself."""
+    return nn.functional.conv1d(x, W_V)
+
+
+LAYERS = {"convolutions": None, "by itself": by_itself}
+
+
+@pytest.fixture(scope="module")
+def short_runs():
+    return {name: experiment.train(layer, sequences=80) for name, layer in LAYERS.items()}
+
+
+def test_a_network_with_a_convolution_or_a_layer_is_trained(short_runs):
+    for run in short_runs.values():
+        assert run.sequences.tolist() == list(range(10, 81, 10))
+        assert run.loss.shape == (8,)
+        assert run.drawn.shape == run.height.shape == run.centre.shape == (500, 4)
+    middle = 24 * 24 * 5 + 24 - 3 * 24 * 24
+    assert short_runs["convolutions"].parameters - short_runs["by itself"].parameters == middle
+
+
+def test_the_same_seed_trains_the_same_network(short_runs):
+    torch.manual_seed(5)
+    again = experiment.train(by_itself, sequences=80)
+    assert torch.equal(again.loss, short_runs["by itself"].loss)
+    other = experiment.train(by_itself, sequences=80, seed=2)
+    assert not torch.equal(other.loss, again.loss)
+
+
+def test_the_weights_of_the_handed_over_layer_are_learned():
+    seen = []
+
+    def watched(x, W_Q, W_K, W_V):
+        seen.append(W_V.detach().clone())
+        return by_itself(x, W_Q, W_K, W_V)
+
+    experiment.train(watched, sequences=80)
+    assert seen[0].shape == (24, 24, 1)
+    assert (seen[0] != seen[-1]).any()
+
+
+def test_the_drawn_height_is_that_of_the_shape(monkeypatch):
+    class Doubles(nn.Module):
+        """Draws what it gets, twice as high."""
+
+        def __init__(self):
+            super().__init__()
+            self.zero = nn.Parameter(torch.zeros(()))
+
+        def forward(self, x):
+            return 2 * (x * toy.INPUT_STD + toy.INPUT_MEAN) + 0 * self.zero
+
+    monkeypatch.setattr(experiment, "_network", lambda layer: Doubles())
+    run = experiment.train(sequences=80)
+    torch.testing.assert_close(run.drawn, 2 * run.height, atol=0.3, rtol=0)
+
+
+def test_an_error_of_one_in_all_heights_costs_as_much_as_it_is_said():
+    height, target, cost = experiment.heights()
+    data = toy.make_test_data("A")
+    profile = toy.profiles(data.centre, data.width)
+    right, wrong = ((each[..., None] * profile).sum(1) for each in (target, target + 1))
+    assert torch.equal(height, data.height)
+    assert (right - wrong).square().mean().item() == pytest.approx(cost, rel=1e-4)
+
+
+def test_the_experiment_is_told_in_words(short_runs):
+    table = repr(experiment.table(short_runs))
+    assert "by itself" in table
+    assert "8,977" in table
+    figure = experiment.figure(short_runs, 2.5)
+    assert "by itself from" in figure.alt
+    assert "2.50" in figure.alt
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: experiment.train(sequences=100), "sequences is 100: expected a multiple of 80"),
+        (lambda: experiment.train(sequences=0), "sequences is 0: expected at least 80"),
+        (lambda: experiment.train(lambda x, *W: x.mT, sequences=80), r"layer gives .*\(10, 100, 24\)"),
+        (lambda: experiment.train(lambda x, *W: None, sequences=80), "layer gives NoneType"),
+        (lambda: experiment.figure({}, 2.5), "runs has 0 runs"),
+    ],
+)
+def test_the_experiment_names_what_is_wrong(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

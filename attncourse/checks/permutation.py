@@ -1,15 +1,16 @@
 """Tasks of the unit ``permutation``: orders, what they change, and what can be concluded from it."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attncourse import masking, permutation
-from attncourse.attention_operator import attention_weights
+from attncourse import permutation, toy
+from attncourse.attention_operator import attention, attention_weights
 from attncourse.checks import laws
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
+from attncourse.checks.task import Case, Law, Normal, Task, in_any_order, normal_source, wrongs
 from attncourse.probe.permutation import AskAboutLayer
 from attncourse.probe.program import trace
 
@@ -20,6 +21,10 @@ PROPERTY_TESTS = "permutation#property-tests"
 KEYS_WITH_VALUES = "permutation#keys-with-values"
 MASKS_MOVE = "permutation#masks-move-along"
 REPEATS = "permutation#sets-with-repeats"
+TOY_PROBLEM = "permutation#toy-problem-a"
+CHANNELS_FIRST = "permutation#channels-first"
+PLATEAU = "permutation#toy-a-results"
+TOY_MAP = "permutation#toy-a-map"
 
 
 def _order_source(seed: int) -> Callable[[int], Tensor]:
@@ -35,102 +40,106 @@ def _order_source(seed: int) -> Callable[[int], Tensor]:
     return order
 
 
-AROUND = torch.tensor([1, 2, 0])
-
-# Which permutation of the two sides of the law is meant.
-ORDER = wrongs(
-    PERMUTING_ROWS,
-    """
-    inverse: the inverse permutation is applied
-        Position i of the result is to be *taken from* position permutation[i]. You *put* position i at
-        position permutation[i]. Try [1, 2, 0] on three rows: which of them should come first?
-    backwards: the order is read backwards
-        The same list from its end is another permutation. Position 0 of the result belongs to its first
-        number.
-    from one: the positions are counted from 1
-        Python counts from 0: the first row has number 0, and the numbers of the permutation are meant so.
-    ignored: the permutation is not used
-        The sequence comes back as it was, or turned round. Your answer must depend on the permutation.
-    reversal: the sequence is turned round
-        Turning round is one permutation among many. Your answer must depend on the one that is given.
-    complement: each number of the permutation is subtracted from the last position
-        This turns the numbers round, not the permutation. Check by hand, with [1, 2, 0], which of the three
-        rows should come first.
-    in turn: rows are exchanged one after the other, and those moved before are moved again
-        After the first exchange, position 0 no longer holds what it held. The definition speaks of the rows
-        of the *old* sequence. Take all from there, and write into a new one.
-    overwritten: rows are overwritten before they have been read
-        The first step puts a row at position 0, and what stood there is gone, although it is wanted later
-        on. Read from the old sequence, and write into a new one.
-    """,
-)
-
-DIMENSION = wrongs(
-    PERMUTING_ROWS,
-    """
-    features: the features are permuted instead of the positions
-        Positions are rows. The order says which row comes first, and every row stays in one piece. In which
-        place of the square brackets do rows stand?
-    first: the first dimension is permuted, which in a batch is not the positions
-        Without a batch, the first dimension holds the rows. With one it counts the sequences. Count the
-        dimension from the back.
-    second: the second dimension is permuted, which without a batch holds the features
-        In a batch the second dimension holds the positions, without one it holds the features. Which
-        dimension is it both times, counted from the back?
-    both: rows and columns are both permuted
-        A table that compares positions with positions, like a mask, has positions in rows and in columns. A
-        sequence has them in its rows only.
-    """,
-)
-
-
-def _reordered(x: Tensor, permutation: Tensor, order: str, dimension: str) -> Tensor:
-    """Rows in another order, with choices of `ORDER` and `DIMENSION`."""
-    length = len(permutation)
-    taken = {
-        "inverse": permutation.argsort(),
-        "backwards": permutation.flip(0),
-        "from one": permutation - 1,
-        "ignored": torch.arange(length),
-        "reversal": torch.arange(length).flip(0),
-        "complement": length - 1 - permutation,
-    }.get(order, permutation)
-    if order in ("in turn", "overwritten"):
-        rows = list(range(length))
-        for i, j in enumerate(permutation.tolist()):
-            rows[i], rows[j] = rows[j], rows[i] if order == "in turn" else rows[j]
-        taken = torch.tensor(rows)
-    match dimension:
-        case "features":
-            return x[..., taken]
-        case "first":
-            return x[taken]
-        case "second":
-            return x[:, taken]
-        case "both":
-            return x[..., taken, :][..., taken]
-    return x[..., taken, :]
-
-
 # ---------------------------------------------------------------------------------------
-# Permute the rows
+# From one order to another
 # ---------------------------------------------------------------------------------------
 
 
-def _permute_rows_cases(seed: int) -> list[Case]:
-    normal, order = normal_source(seed), _order_source(seed)
+def _reordering(first: Tensor, second: Tensor) -> Tensor:
+    return first.argsort()[second]
+
+
+def _reordering_cases(seed: int) -> list[Case]:
+    order = _order_source(seed)
     return [
-        Case({"x": normal(5, 3), "permutation": order(5)}),
-        Case({"x": normal(4, 4), "permutation": order(4)}, "as many features as positions"),
-        Case({"x": normal(2, 6, 3), "permutation": order(6)}, "a batch"),
-        Case({"x": normal(5, 5, 5), "permutation": order(5)}, "a batch, all sizes the same"),
-        Case({"x": normal(1, 4, 2), "permutation": order(4)}, "a batch of one"),
-        Case(
-            {"x": normal(7, 2, dtype=torch.float64), "permutation": order(7)},
-            "double precision, not contiguous",
-            contiguous=False,
-        ),
+        Case({"first": order(5), "second": order(5)}),
+        Case({"first": order(8), "second": order(8)}, "eight rows"),
+        Case({"first": torch.arange(6), "second": order(6)}, "the first is in its old order"),
+        Case({"first": order(7), "second": torch.arange(7)}, "the second is in its old order"),
+        Case({"first": torch.tensor([0]), "second": torch.tensor([0])}, "a single row"),
     ]
+
+
+def _same_order(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    wrong = (value != torch.arange(len(value))).nonzero()
+    return f"yours takes position {int(wrong[0])} from elsewhere" if len(wrong) else None
+
+
+def _is_second(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    wrong = (value != inputs["second"]).nonzero()
+    return f"yours is another order at position {int(wrong[0])}" if len(wrong) else None
+
+
+def _first_row_there(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    place, wanted = int(value[0]), int(inputs["second"][0])
+    if not 0 <= place < len(value):
+        return f"yours begins with {place}, and the rows are counted from 0 to {len(value) - 1}"
+    found = int(inputs["first"][place])
+    words = f"yours takes it from place {place}, where row {found} of X stands, and row {wanted} is wanted"
+    return words if found != wanted else None
+
+
+reordering = Task(
+    "reordering",
+    _reordering,
+    {"first": torch.tensor([2, 0, 3, 1]), "second": torch.tensor([3, 2, 1, 0])},
+    _reordering_cases,
+    laws=[
+        Law(
+            "two files in the same order need no reordering: 0, 1, 2, ...",
+            UNDOING,
+            lambda normal: {"first": torch.tensor([2, 0, 3, 1]), "second": torch.tensor([2, 0, 3, 1])},
+            _same_order,
+        ),
+        Law(
+            "where the first file has the old order, the answer is `second`",
+            UNDOING,
+            lambda normal: {"first": torch.arange(4), "second": torch.tensor([2, 0, 3, 1])},
+            _is_second,
+        ),
+        Law(
+            "the first row is taken from where row second[0] of X stands in the first file",
+            PERMUTING_ROWS,
+            lambda normal: {"first": torch.tensor([2, 0, 3, 1]), "second": torch.tensor([1, 2, 0, 3])},
+            _first_row_there,
+        ),
+    ],
+)
+
+
+@reordering.made_of(
+    order=wrongs(
+        UNDOING,
+        """
+        back: it leads from the second file to the first
+            Your order is the inverse of what is wanted. Position i of the *second* file is to be taken from
+            position p[i] of the *first*. Try it with three rows.
+        from X: it leads from X to the second file, as if the first were X
+            The rows of the first file have moved already. Where does row second[0] of X stand there?
+        to X: it leads from the first file back to X, and no further
+            That is the first half of the way. From X, which order leads to the second file?
+        not undone: the second order is applied to the first one as it is
+            `first[second]` says what is in the file if the first file is permuted by `second`. But you want
+            the file `second` of X: the first order has to be undone before.
+        composed: the two orders are put together the other way round
+            Two orders one after the other are one order, and which of the two indexes the other matters.
+            You look for p with first[p] = second. What has to be done to both sides?
+        difference: the orders are subtracted
+            The numbers are names of rows, not amounts. For each row of the second file, find where it
+            stands in the first.
+        """,
+    )
+)
+def any_reordering(first, second, *, order=""):
+    inverse = first.argsort()
+    return {
+        "back": second.argsort()[first],
+        "from X": second.clone(),
+        "to X": inverse,
+        "not undone": first[second],
+        "composed": second[inverse],
+        "difference": second - first,
+    }.get(order, inverse[second])
 
 
 def _rows_of(x: Tensor) -> list[tuple[float, ...]]:
@@ -141,136 +150,6 @@ def _keeps_rows(inputs: dict[str, Tensor], value: Tensor) -> str | None:
     names = list(inputs.values())
     lost = set(_rows_of(names[0])) - set(_rows_of(value))
     return f"row {[round(n, 4) for n in min(lost)]} is not in yours" if lost else None
-
-
-def _first_row(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    place = int(inputs["permutation"][0])
-    words = f"yours begins with {{yours}} at {{place}}, and row {place} of x has {{expected}} there"
-    return laws.is_not(value[0], inputs["x"][place], words)
-
-
-def _unchanged(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    return laws.is_not(value, next(iter(inputs.values())))
-
-
-permute_rows = Task(
-    "permute_rows",
-    permutation.permute,
-    {"x": torch.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]), "permutation": AROUND},
-    _permute_rows_cases,
-    laws=[
-        Law(
-            "the identity, 0, 1, 2, ..., changes nothing",
-            PERMUTING_ROWS,
-            lambda normal: {"x": normal(4, 3), "permutation": torch.arange(4)},
-            _unchanged,
-        ),
-        Law(
-            "every row of x is in the result, in one piece",
-            PERMUTING_ROWS,
-            lambda normal: {"x": normal(4, 3), "permutation": torch.tensor([2, 0, 3, 1])},
-            _keeps_rows,
-        ),
-        Law(
-            "the first row of the result is row permutation[0] of x",
-            PERMUTING_ROWS,
-            lambda normal: {"x": normal(4, 3), "permutation": torch.tensor([2, 0, 3, 1])},
-            _first_row,
-        ),
-    ],
-    exact_dtype=True,
-)
-
-
-@permute_rows.made_of(order=ORDER, dimension=DIMENSION)
-def any_permuted(x, permutation, *, order="", dimension="rows"):
-    return _reordered(x, permutation, order, dimension)
-
-
-# ---------------------------------------------------------------------------------------
-# Undo a permutation
-# ---------------------------------------------------------------------------------------
-
-
-def _undo(x: Tensor, order: Tensor) -> Tensor:
-    return permutation.permute(x, order.argsort())
-
-
-def _unshuffled_cases(seed: int) -> list[Case]:
-    normal, order = normal_source(seed), _order_source(seed)
-    return [
-        Case({"permuted": normal(5, 3), "permutation": order(5)}),
-        Case({"permuted": normal(4, 4), "permutation": order(4)}, "as many features as positions"),
-        Case({"permuted": normal(2, 6, 3), "permutation": order(6)}, "a batch"),
-        Case({"permuted": normal(5, 5, 5), "permutation": order(5)}, "a batch, all sizes the same"),
-        Case({"permuted": normal(1, 1), "permutation": torch.tensor([0])}, "a single position"),
-    ]
-
-
-def _first_is_back(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    place = int(inputs["permutation"][0])
-    words = f"row {place} of yours has {{yours}} at {{place}}, and row 0 of what was given {{expected}}"
-    return laws.is_not(value[place], inputs["permuted"][0], words)
-
-
-UNDO_ORDER = {
-    "again": Wrong(
-        "the permutation is applied a second time",
-        """Applying a permutation twice gives the old order only if it exchanges pairs. Where did row 0 of
-        the old sequence go? You are looking for the place i with permutation[i] = 0.""",
-        UNDOING,
-    ),
-    **{name: Wrong(wrong.label, wrong.hint, UNDOING) for name, wrong in ORDER.items() if name != "inverse"},
-    "backwards": Wrong(
-        "the order is read backwards",
-        """The same list from its end is another permutation, not the inverse one. The inverse says for each
-        old position where it stands now.""",
-        UNDOING,
-    ),
-}
-
-unshuffled = Task(
-    "unshuffled",
-    _undo,
-    {"permuted": torch.tensor([[2.0, 20.0], [3.0, 30.0], [1.0, 10.0]]), "permutation": AROUND},
-    _unshuffled_cases,
-    laws=[
-        Law(
-            "where the permutation is the identity, 0, 1, 2, ..., nothing has to be undone",
-            UNDOING,
-            lambda normal: {"permuted": normal(4, 3), "permutation": torch.arange(4)},
-            _unchanged,
-        ),
-        Law(
-            "every row that was given is in the result, in one piece",
-            UNDOING,
-            lambda normal: {"permuted": normal(4, 3), "permutation": torch.tensor([2, 0, 3, 1])},
-            _keeps_rows,
-        ),
-        Law(
-            "row 0 of what was given goes back to place permutation[0]",
-            UNDOING,
-            lambda normal: {"permuted": normal(4, 3), "permutation": torch.tensor([2, 0, 3, 1])},
-            _first_is_back,
-        ),
-    ],
-    builds_on=("permute_rows",),
-    exact_dtype=True,
-)
-
-
-@unshuffled.made_of(order=UNDO_ORDER, dimension=DIMENSION)
-def any_unshuffled(permuted, permutation, *, order="", dimension="rows"):
-    if order in ("in turn", "overwritten"):
-        return _reordered(permuted, permutation, order, dimension)
-    inverse = permutation.argsort()
-    turned = {
-        "again": permutation,
-        "backwards": permutation.flip(0),
-        "from one": inverse - 1,
-        "complement": len(permutation) - 1 - permutation,
-    }.get(order, inverse)
-    return _reordered(permuted, turned, order if order in ("ignored", "reversal") else "", dimension)
 
 
 # ---------------------------------------------------------------------------------------
@@ -411,174 +290,138 @@ def any_sorted(key, value, *, keys="", values="", order="", given=""):
 
 
 # ---------------------------------------------------------------------------------------
-# A mask for permuted positions
+# A causal mask for events in any order
 # ---------------------------------------------------------------------------------------
 
 
-def _permuted_mask(mask: Tensor, query_order: Tensor, key_order: Tensor) -> Tensor:
-    return permutation.permute(permutation.permute(mask, query_order), key_order, dim=-1)
+def _mask_of_times(query_time: Tensor, key_time: Tensor) -> Tensor:
+    return key_time[..., None, :] <= query_time[..., :, None]
 
 
-def _permuted_mask_cases(seed: int) -> list[Case]:
+def _mask_of_times_cases(seed: int) -> list[Case]:
     normal, order = normal_source(seed), _order_source(seed)
-
-    def case(mask: Tensor, note: str, same: bool = False) -> Case:
-        query_order, key_order = order(mask.shape[-2]), order(mask.shape[-1])
-        inputs = {"mask": mask, "query_permutation": query_order, "key_permutation": key_order}
-        return Case(inputs | ({"key_permutation": query_order.clone()} if same else {}), note)
-
+    own = order(6).double()
     return [
-        case(masking.causal_mask(5), "causal self-attention, one permutation for both", same=True),
-        case(normal(3, 5) > 0, "more keys than queries"),
-        case(normal(6, 4) > 0, "more queries than keys"),
-        case(normal(5, 5) > 0, "as many queries as keys, two permutations"),
-        case(normal(2, 4, 4) > 0, "a mask for each sequence of a batch"),
-        case(normal(1, 3, 4) > 0, "a batch of one"),
+        Case({"query_time": own, "key_time": own.clone()}, "the events ask each other"),
+        Case({"query_time": normal(3), "key_time": normal(5)}, "more keys than queries"),
+        Case({"query_time": normal(6).round(), "key_time": normal(4).round()}, "some at the same time"),
+        Case({"query_time": normal(2, 4), "key_time": normal(2, 4)}, "a batch"),
+        Case({"query_time": normal(3, 3), "key_time": normal(3, 3)}, "a batch, all sizes the same"),
+        Case({"query_time": normal(1, 3), "key_time": normal(1, 1)}, "a batch of one, and one key"),
     ]
 
 
-def _mask_law(normal: Normal, query: list[int], key: list[int]) -> dict[str, Tensor]:
-    return {
-        "mask": normal(3, 4) > 0,
-        "query_permutation": torch.tensor(query),
-        "key_permutation": torch.tensor(key),
-    }
+def _some_times(normal: Normal) -> dict[str, Tensor]:
+    return {"query_time": torch.tensor([3.0, 1.0, 2.0]), "key_time": torch.tensor([2.0, 0.0, 4.0, 3.0])}
 
 
-def _counts_rows(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    before, after = inputs["mask"].sum().item(), value.sum().item()
-    return f"the mask has {before}, and yours {after}" if before != after else None
+def _own_times(normal: Normal) -> dict[str, Tensor]:
+    return {"query_time": torch.tensor([5.0, 1.0, 3.0]), "key_time": torch.tensor([5.0, 1.0, 3.0])}
 
 
-def _same_mask(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    wrong = (value != inputs["mask"]).nonzero()
+def _sees_itself(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    blind = (~value.diagonal()).nonzero()
+    return f"yours forbids it to event {int(blind[0])}" if len(blind) else None
+
+
+def _none_after(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    query, key = inputs["query_time"], inputs["key_time"]
+    for i, j in value.nonzero().tolist():
+        if key[j] > query[i]:
+            return f"in yours the query at time {query[i]:g} may attend to the event at time {key[j]:g}"
+    return None
+
+
+def _rows_follow(inputs: list[dict[str, Tensor]], values: list[Tensor]) -> str | None:
+    wrong = (values[1] != values[0].flip(-2)).nonzero()
+    return f"yours does not at {wrong[0].tolist()}" if len(wrong) else None
+
+
+def _all_stays(inputs: list[dict[str, Tensor]], values: list[Tensor]) -> str | None:
+    wrong = (values[1] != values[0]).nonzero()
     return f"yours is another one at {wrong[0].tolist()}" if len(wrong) else None
 
 
-def _follows(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    i, j = int(inputs["query_permutation"][0]), int(inputs["key_permutation"][0])
-    expected, yours = bool(inputs["mask"][i, j]), bool(value[0, 0])
-    return (
-        None
-        if expected == yours
-        else f"yours has {yours} there, and entry [{i}, {j}] of the mask is {expected}"
-    )
-
-
-permuted_mask = Task(
-    "permuted_mask",
-    _permuted_mask,
-    {
-        "mask": torch.tensor(
-            [[True, True, False, False], [True, False, False, False], [False, False, True, True]]
-        ),
-        "query_permutation": AROUND,
-        "key_permutation": torch.tensor([1, 3, 0, 2]),
-    },
-    _permuted_mask_cases,
+mask_of_times = Task(
+    "mask_of_times",
+    _mask_of_times,
+    {"query_time": torch.tensor([3.0, 1.0, 2.0]), "key_time": torch.tensor([2.0, 0.0, 4.0, 3.0])},
+    _mask_of_times_cases,
     laws=[
+        Law("every event may attend to itself", MASKS_MOVE, _own_times, _sees_itself),
+        Law("nobody attends to what comes later", MASKS_MOVE, _some_times, _none_after),
         Law(
-            "where both permutations are the identity, the mask stays as it is",
+            "if the queries are put in another order, the rows of the mask move along, and nothing else",
             MASKS_MOVE,
-            lambda normal: _mask_law(normal, [0, 1, 2], [0, 1, 2, 3]),
-            _same_mask,
+            lambda normal: [
+                _some_times(normal),
+                _some_times(normal) | {"query_time": torch.tensor([2.0, 1.0, 3.0])},
+            ],
+            _rows_follow,
         ),
         Law(
-            "there are as many True as before",
+            "only who comes first matters, not when: a day later for all changes nothing",
             MASKS_MOVE,
-            lambda normal: _mask_law(normal, [1, 2, 0], [1, 3, 0, 2]),
-            _counts_rows,
-        ),
-        Law(
-            "the first query now may attend to the first key if query_permutation[0] might attend to "
-            "key_permutation[0]",
-            MASKS_MOVE,
-            lambda normal: _mask_law(normal, [1, 2, 0], [1, 3, 0, 2]),
-            _follows,
+            lambda normal: [
+                _some_times(normal),
+                {name: time + 24 for name, time in _some_times(normal).items()},
+            ],
+            _all_stays,
         ),
     ],
     exact_dtype=True,
-    builds_on=("permute_rows",),
 )
 
 
-def _side(what: str, whose: str) -> dict[str, Wrong]:
-    """What can happen to the rows or to the columns of the mask."""
-    return {
-        "unmoved": Wrong(
-            f"the {what} of the mask are not permuted",
-            f"""Each of the {what} speaks of one of the {whose}, and these have moved. Without theirs, they
-            use
-            the permissions of whoever stood there before.""",
-            MASKS_MOVE,
-        ),
-        "inverse": Wrong(
-            f"the {what} are permuted by the inverse",
-            """Position i of the new order is position sigma(i) of the old one, and wants the permissions that
-            this one had. So the mask is permuted as its positions are, not back.""",
-            MASKS_MOVE,
-        ),
-    }
-
-
-@permuted_mask.made_of(
-    rows={
-        **_side("rows", "queries"),
-        "keys' order": Wrong(
-            "the keys' permutation is used for the queries, too",
-            """In self-attention the two are the same. Here each side has an order of its own.""",
-            MASKS_MOVE,
-        ),
-    },
-    columns={
-        **_side("columns", "keys"),
-        "queries' order": Wrong(
-            "the queries' permutation is used for the keys, too",
-            """In self-attention the two are the same. Here the keys have an order of their own, and there
-            may be
-            more of them than queries, or fewer.""",
-            MASKS_MOVE,
-        ),
-    },
-    form=wrongs(
+@mask_of_times.made_of(
+    allowed=wrongs(
         MASKS_MOVE,
         """
-        inverted: True and False are exchanged
-            Only the places change. Who might attend before may attend afterwards.
+        strict: an event may not attend to what happens at its own time
+            So not to itself, either. A causal mask has True on its diagonal. (masking#diagonal)
+        later: what comes later is allowed, and what came before is forbidden
+            Read your comparison aloud: the key's time must not be later than the query's.
+        forbidden: True stands for what is forbidden
+            In this course True means: may attend.
+        """,
+    ),
+    compared=wrongs(
+        MASKS_MOVE,
+        """
+        places: the places are compared instead of the times
+            A triangle speaks of places. Here the events stand in any order, and only their times say what
+            came before what.
+        ranks: ranks are compared, each among its own
+            The third of the queries may be earlier than the first of the keys. Compare the times themselves.
+        sorted: the times are sorted first
+            The rows of the mask must belong to the queries as they stand, and the columns to the keys.
+        """,
+    ),
+    layout=wrongs(
+        MASKS_MOVE,
+        """
+        transposed: keys are in rows and queries in columns
+            Rows ask, columns answer. Which of the two times must get a new last dimension?
         numbers: the mask comes back as numbers
-            A product with a permutation matrix makes numbers of True and False. The mask is to stay one: of
-            dtype bool.
+            A mask is of dtype bool.
+        first: the new dimensions stand in front, which in a batch are not queries and keys
+            With a batch in front, count from the back: the queries get a last dimension, the keys one before
+            their last.
         """,
     ),
 )
-def any_permuted_mask(mask, query_permutation, key_permutation, *, rows="", columns="", form=""):
-    def order(how, own, other):
-        places = {"inverse": own.argsort(), "unmoved": torch.arange(len(own))}
-        return places.get(how, other if how.endswith("order") else own)
-
-    result = mask[..., order(rows, query_permutation, key_permutation), :]
-    result = result[..., order(columns, key_permutation, query_permutation)]
-    return ~result if form == "inverted" else result.float() if form == "numbers" else result
-
-
-@permuted_mask.mistake(
-    "the first two dimensions are permuted, which in a batch are not queries and keys",
-    hint="""With a batch in front, queries and keys are the last two dimensions. Count from the back.""",
-    read=MASKS_MOVE,
-)
-def permuted_mask_first_dimensions(mask, query_permutation, key_permutation):
-    return mask[query_permutation][:, key_permutation]
-
-
-@permuted_mask.mistake(
-    "the two orders are read in pairs: the first of one with the first of the other",
-    hint="""Two lists in one pair of square brackets are read together: first entries, second entries, and so
-    on, which gives one number for each. Wanted is every row with every column. Take the rows first, and
-    the columns of what comes out.""",
-    read=MASKS_MOVE,
-)
-def permuted_mask_in_pairs(mask, query_permutation, key_permutation):
-    return mask[..., query_permutation, key_permutation]
+def any_mask_of_times(query_time, key_time, *, allowed="", compared="", layout=""):
+    times = [query_time, key_time]
+    if compared == "places":
+        times = [torch.arange(time.shape[-1]).expand(time.shape) for time in times]
+    elif compared == "ranks":
+        times = [time.argsort(-1).argsort(-1) for time in times]
+    elif compared == "sorted":
+        times = [time.sort(-1).values for time in times]
+    query, key = times
+    query, key = (query[:, None], key[None]) if layout == "first" else (query[..., None], key[..., None, :])
+    mask = {"strict": key < query, "later": key >= query, "forbidden": key > query}.get(allowed, key <= query)
+    return mask.mT if layout == "transposed" else mask.float() if layout == "numbers" else mask
 
 
 # ---------------------------------------------------------------------------------------
@@ -955,45 +798,6 @@ def any_equivariant(
     return _answered(_tried(layer, x, orders, side, compared, tolerance, rows), answer)
 
 
-is_invariant = Task(
-    "is_invariant",
-    permutation.is_invariant,
-    _LAYER_PENCIL,
-    _layer_cases(),
-    way=AskAboutLayer(),
-)
-
-
-@is_invariant.made_of(
-    orders={name: ORDERS[name] for name in ("identity", "one", "features")},
-    side=wrongs(
-        DEFINITIONS,
-        """
-        forth: it is equivariance that is tested
-            The output of an invariant layer does not move with the input. It stays, whatever its shape:
-            leave it as it comes.
-        """,
-    ),
-    compared=COMPARED,
-    tolerance=TOLERANCES,
-    answer=ANSWER,
-)
-def any_invariant(
-    layer, x, *, orders="many", side="unmoved", compared="all", tolerance="right", answer="right"
-):
-    return _answered(_tried(layer, x, orders, side, compared, tolerance, "checked"), answer)
-
-
-@is_invariant.mistake(
-    "it is equivariance that is tested, whatever the number of rows",
-    hint="""The output of an invariant layer does not move with the input. It stays, whatever its shape: leave
-    it as it comes.""",
-    read=DEFINITIONS,
-)
-def invariant_or_rather_equivariant(layer, x):
-    return _tried(layer, x, "many", "forth", "all", "right", "unchecked")
-
-
 def _symmetry(layer: Callable[[Tensor], Tensor], x: Tensor) -> str:
     equivariant = bool(permutation.is_equivariant(layer, x))
     invariant = bool(permutation.is_invariant(layer, x))
@@ -1014,7 +818,7 @@ symmetry = Task(
     _LAYER_PENCIL,
     _layer_cases(),
     way=AskAboutLayer(),
-    builds_on=("is_equivariant", "is_invariant"),
+    builds_on=("is_equivariant",),
 )
 
 
@@ -1055,6 +859,168 @@ def symmetry_by_shape(layer, x):
 
 
 # ---------------------------------------------------------------------------------------
+# A no is proof: hand over the order
+# ---------------------------------------------------------------------------------------
+
+
+def _nearly_equivariant(seed: int) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Layers that follow many orders, and not all."""
+    normal = normal_source(seed)
+    W = normal(_DIM, _DIM, dtype=torch.float64) / _DIM**0.5
+    upper = torch.ones(_LENGTH, _LENGTH, dtype=torch.float64).triu(1)
+    # 1 below and on the diagonal, so that a product takes in only the pairs above it.
+    lower = 1 - upper
+    circle = torch.eye(_LENGTH, dtype=torch.float64).roll(1, 0)
+    alike = torch.tensor([0.0, 0, 1, 2, 3, 4, 0], dtype=torch.float64)[:, None]
+    group = torch.tensor([0.0, 0, 0, 1, 1, 1, 1], dtype=torch.float64)[:, None]
+    encoding = normal(_LENGTH, _DIM, dtype=torch.float64)
+
+    def attend(x: Tensor) -> Tensor:
+        return torch.softmax(x @ W @ x.mT / _DIM**0.5, -1) @ x
+
+    def oddness(x: Tensor, feature: int) -> Tensor:
+        """1 or -1, which every exchange of two positions turns round."""
+        column = x[:, feature : feature + 1]
+        return torch.sign((column - column.mT) * upper + lower).prod()
+
+    return {
+        "every exchange of two positions turns the sign, two exchanges turn it back": (
+            lambda x: attend(x) * oddness(x, 0)
+        ),
+        "a convolution on a circle": lambda x: torch.tanh(circle @ x),
+        "a convolution with equal weights to both sides of a circle": lambda x: (circle + circle.mT) @ x + x,
+        "the first, second and last position are treated alike": lambda x: attend(x) + alike,
+        "the first three and the last four positions are treated alike": lambda x: attend(x) + group,
+        "an exchange shows a little in one feature": lambda x: attend(x) + oddness(x, 1) / 1000,
+        "a small vector is added for each position": lambda x: attend(x) + encoding / 1000,
+        "large numbers, and an exchange turns the sign of a few": lambda x: (
+            1e5 * torch.tanh(x) * oddness(x, 2)
+        ),
+    }
+
+
+def _nearly_cases(seed: int) -> list[Case]:
+    normal, layers = normal_source(seed), _nearly_equivariant(seed)
+    return [
+        Case(
+            {"layer": trace(layers[name]), "x": normal(_LENGTH, _DIM, dtype=torch.float64)},
+            f"the layer is: {name}",
+        )
+        for name in in_any_order(layers, seed)
+    ]
+
+
+def _an_order(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    found = permutation.is_equivariant(layer, x, return_counterexample=True)
+    assert isinstance(found, tuple)
+    assert found[1] is not None
+    return found[1]
+
+
+def _shows_it(inputs: dict[str, Any], value: Any) -> str | None:
+    layer, x = inputs["layer"], inputs["x"]
+    length = len(x)
+    if isinstance(value, list | tuple) and all(type(place) is int for place in value):
+        value = torch.tensor(value)
+    if not isinstance(value, Tensor) or value.is_floating_point() or value.dtype == torch.bool:
+        return "an order was expected: a tensor of whole numbers"
+    if value.shape != (length,) or not torch.equal(value.sort().values.long(), torch.arange(length)):
+        return f"an order of {length} positions has each of the numbers 0 to {length - 1} once"
+    order = value.long()
+    moved, expected = layer(x[order]), layer(x)[order]
+    if (moved - expected).abs().max() > 1e-8 * expected.abs().max():
+        return None
+    if torch.equal(order, torch.arange(length)):
+        return "this order moves nothing, and proves nothing"
+    return "in this order the layer does what an equivariant one does, so it is no proof"
+
+
+counterexample = Task(
+    "counterexample",
+    _an_order,
+    {
+        "layer": trace(lambda x: x + torch.tensor([[0.0], [10.0], [20.0]], dtype=torch.float64)),
+        "x": torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64),
+    },
+    _nearly_cases,
+    compare=_shows_it,
+    builds_on=("is_equivariant",),
+)
+
+
+@counterexample.mistake(
+    "an order is returned that has not been tried",
+    hint="""A random order shows the fault of most layers, and not of all: one of them is deceived only by an
+    odd number of exchanges. Call the layer, compare, and return an order for which it fails.""",
+    read=PROPERTY_TESTS,
+)
+def counterexample_untried(layer, x):
+    layer(x)
+    return torch.tensor([1, 2, 0, 3, 4, 5, 6][: len(x)])
+
+
+@counterexample.mistake(
+    "it is the identity",
+    hint="""The identity moves no position, and every layer follows it.""",
+    read=PROPERTY_TESTS,
+)
+def counterexample_identity(layer, x):
+    return torch.arange(len(x))
+
+
+@counterexample.mistake(
+    "it is always the reversed order",
+    hint="""A layer that treats both directions alike follows it. Several orders have to be tried.""",
+    read=PROPERTY_TESTS,
+)
+def counterexample_reversed(layer, x):
+    return torch.arange(len(x)).flip(0)
+
+
+@counterexample.mistake(
+    "it is always a shift",
+    hint="""A layer that works on a circle follows every shift. Several orders have to be tried.""",
+    read=PROPERTY_TESTS,
+)
+def counterexample_shift(layer, x):
+    return torch.arange(len(x)).roll(1)
+
+
+@counterexample.mistake(
+    "it is always the exchange of the first two positions",
+    hint="""A layer may treat just these two alike. Several orders have to be tried.""",
+    read=PROPERTY_TESTS,
+)
+def counterexample_swap(layer, x):
+    return torch.cat([torch.tensor([1, 0]), torch.arange(2, len(x))])
+
+
+@counterexample.mistake(
+    "an order is returned that the layer follows",
+    hint="""The output of this order is the old one, permuted: that is what the layer should do. Return an
+    order for which the two sides differ.""",
+    read=DEFINITIONS,
+)
+def counterexample_where_it_holds(layer, x):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        order = torch.randperm(len(x), generator=generator)
+        if torch.allclose(layer(x[order]), layer(x)[order]):
+            return order
+    return torch.arange(len(x))
+
+
+@counterexample.mistake(
+    "it is the changed output, not the order",
+    hint="""What is asked for is the order of the positions, a tensor of whole numbers. Whoever has it
+    can call the layer and see.""",
+    read=PROPERTY_TESTS,
+)
+def counterexample_output(layer, x):
+    return layer(x.flip(0))
+
+
+# ---------------------------------------------------------------------------------------
 # Disprove a claim
 # ---------------------------------------------------------------------------------------
 
@@ -1070,7 +1036,15 @@ def _same_rows_cases(seed: int) -> list[Case]:
         case(4, 3),
         case(2, 2, "two rows"),
         case(5, 4, "a query of zeros", torch.zeros(1, 4, dtype=torch.float64)),
+        *(_with_the_output_in(normal(2, 3, dtype=torch.float64), place) for place in ("first", "last")),
     ]
+
+
+def _with_the_output_in(x: Tensor, place: str) -> Case:
+    """A query of zeros, to which all rows are alike, and a row that is the mean of the others."""
+    rows = [x.mean(0, keepdim=True), x] if place == "first" else [x, x.mean(0, keepdim=True)]
+    query = torch.zeros(1, x.shape[1], dtype=x.dtype)
+    return Case({"query": query, "x": torch.cat(rows)}, f"the {place} row is what comes out anyway")
 
 
 def _with_last_row_again(query: Tensor, x: Tensor) -> Tensor:
@@ -1160,3 +1134,695 @@ def same_rows_and_zeros(query, x):
 )
 def same_rows_unchanged(query, x):
     return x.clone()
+
+
+@same_rows.mistake(
+    "a certain row is repeated, whatever it is",
+    hint="""A row that is just the output already pulls it nowhere. Find out which row lies far from
+    the output, or repeat several rows, each another number of times.""",
+    read=REPEATS,
+)
+def same_rows_first_again(query, x):
+    return torch.cat([x, x[:1]])
+
+
+# ---------------------------------------------------------------------------------------
+# The lecture's layer: positions last
+# ---------------------------------------------------------------------------------------
+
+
+def _channels_first(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
+    x = x.mT  # (batch, positions, in_channels)
+    query, key, value = (x @ W[..., 0].mT for W in (W_Q, W_K, W_V))
+    output = attention(query, key, value, scale=1.0)
+    assert isinstance(output, Tensor)
+    return output.mT
+
+
+def _convolutions(normal: Normal, *shape: int, key_dim: int, out: int) -> dict[str, Tensor]:
+    channels = shape[1]
+    return {
+        "x": normal(*shape),
+        "W_Q": normal(key_dim, channels, 1) / channels**0.5,
+        "W_K": normal(key_dim, channels, 1) / channels**0.5,
+        "W_V": normal(out, channels, 1) / channels**0.5,
+    }
+
+
+def _channels_first_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    return [
+        Case(_convolutions(normal, 1, 3, 5, key_dim=2, out=4), "a batch of one"),
+        Case(_convolutions(normal, 2, 4, 6, key_dim=4, out=4), "as many channels out as in"),
+        Case(_convolutions(normal, 3, 5, 5, key_dim=5, out=5), "as many channels as positions"),
+        Case(_convolutions(normal, 4, 4, 4, key_dim=4, out=4), "all sizes the same"),
+        Case(_convolutions(normal, 2, 1, 7, key_dim=3, out=1), "one channel"),
+        Case(_convolutions(normal, 2, 3, 1, key_dim=2, out=2), "one position"),
+    ]
+
+
+def _some_convolutions(normal: Normal) -> dict[str, Tensor]:
+    return _convolutions(normal, 2, 3, 4, key_dim=2, out=5)
+
+
+def _no_queries(normal: Normal) -> dict[str, Tensor]:
+    drawn = _some_convolutions(normal)
+    return drawn | {"W_Q": torch.zeros_like(drawn["W_Q"])}
+
+
+def _value_channels(inputs: dict[str, Tensor]) -> Tensor:
+    return inputs["W_V"][..., 0] @ inputs["x"]  # (batch, out_channels, positions)
+
+
+def _is_mean_of_values(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    mean = _value_channels(inputs).mean(-1, keepdim=True)
+    return laws.is_not(value, mean.expand_as(value), "yours gives {yours} at {place}, the mean is {expected}")
+
+
+def _all_positions_alike(normal: Normal) -> dict[str, Tensor]:
+    drawn = _some_convolutions(normal)
+    return drawn | {"x": drawn["x"][..., :1].expand_as(drawn["x"]).clone()}
+
+
+def _is_its_value(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    words = "yours gives {yours} at {place}, not {expected}"
+    return laws.is_not(value, _value_channels(inputs), words)
+
+
+def _turned_round(inputs: list[dict[str, Tensor]], values: list[Tensor]) -> str | None:
+    words = "yours then gives {yours} at {place} instead of {expected}"
+    return laws.is_not(values[1], values[0].flip(-1), words)
+
+
+def _channels_twice(inputs: dict[str, Tensor], normal: Normal) -> dict[str, Tensor]:
+    return {name: torch.cat([inputs[name] / 2**0.5] * 2) for name in ("W_Q", "W_K")}
+
+
+channels_first_attention = Task(
+    "channels_first_attention",
+    _channels_first,
+    {
+        "x": torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]),
+        "W_Q": 4 * torch.eye(2)[..., None],
+        "W_K": torch.eye(2)[..., None],
+        "W_V": torch.tensor([[[10.0], [20.0]]]),
+    },
+    _channels_first_cases,
+    laws=[
+        Law(
+            "where W_Q is all zeros, every position gets the mean of the values",
+            CHANNELS_FIRST,
+            _no_queries,
+            _is_mean_of_values,
+        ),
+        Law(
+            "where all positions of x are alike, the output is that of a convolution with W_V",
+            CHANNELS_FIRST,
+            _all_positions_alike,
+            _is_its_value,
+        ),
+        Law(
+            "turning the positions round turns the output round",
+            CHANNELS_FIRST,
+            lambda normal: [
+                drawn := _some_convolutions(normal),
+                drawn | {"x": drawn["x"].flip(-1)},
+            ],
+            _turned_round,
+        ),
+        laws.stays(
+            "there is no scale: writing every channel of queries and keys twice, divided by the root of 2, "
+            "changes nothing",
+            CHANNELS_FIRST,
+            _some_convolutions,
+            _channels_twice,
+        ),
+        laws.stays(
+            "a sequence gets the same output whatever else is in the batch",
+            CHANNELS_FIRST,
+            _some_convolutions,
+            lambda inputs, normal: {"x": torch.cat([inputs["x"][:1], normal(1, 3, 4)])},
+            lambda value: value[0],
+        ),
+    ],
+)
+
+
+@channels_first_attention.made_of(
+    compared=wrongs(
+        CHANNELS_FIRST,
+        """
+        scaled: the scores are divided by the root of the number of channels
+            The lecture's layer leaves the scale out. It is to be written as it stands there.
+        exchanged: queries and keys are exchanged
+            Row i of the scores belongs to query i, which is made with W_Q. Queries have their positions last:
+            which of the two has to be transposed?
+        reshaped: the sequence is reshaped where it should be transposed
+            A reshape keeps the numbers in their order and cuts them up anew, so that a row holds pieces of
+            several positions. Positions and channels must change places.
+        W_K for both: the keys' weights make the queries, too
+            There are three convolutions.
+        """,
+    ),
+    axis=wrongs(
+        CHANNELS_FIRST,
+        """
+        queries: the weights are normalised over the queries
+            A position shares out its attention among the keys. Sum your weights along each dimension:
+            along which one should it be 1? (attention_operator#rows-and-columns)
+        batch: the weights are normalised over the batch
+            `dim=0` is the batch. Count from the back.
+        none: the scores are used without a softargmax
+            Scores may be negative and add up to anything.
+        """,
+    ),
+    averaged=wrongs(
+        CHANNELS_FIRST,
+        """
+        transposed: the weights are transposed where the values meet them
+            The values have positions last, and the sum runs over the positions of the *keys*, the columns of
+            the weights. Which dimension of the weights has to meet the last one of the values?
+        keys: the keys are averaged instead of the values
+            The keys decide the weights and nothing else.
+        inputs: the sequence itself is averaged, without W_V
+            The values are made by a convolution, too.
+        """,
+    ),
+    form=wrongs(
+        CHANNELS_FIRST,
+        """
+        positions first: the output has its channels last
+            The next layer is a convolution and wants the form in which x came.
+        """,
+    ),
+)
+def any_channels_first(x, W_Q, W_K, W_V, *, compared="", axis="", averaged="", form=""):
+    W_Q, W_K, W_V = W_Q[..., 0], W_K[..., 0], W_V[..., 0]
+    if compared == "W_K for both":
+        W_Q = W_K
+    rows = x.reshape(x.shape[0], x.shape[2], x.shape[1]) if compared == "reshaped" else x.mT
+    query, key, value = rows @ W_Q.mT, rows @ W_K.mT, rows @ W_V.mT
+    scores = key @ query.mT if compared == "exchanged" else query @ key.mT
+    if compared == "scaled":
+        scores = scores / math.sqrt(W_Q.shape[0])
+    weights = scores if axis == "none" else torch.softmax(scores, {"queries": 1, "batch": 0}.get(axis, 2))
+    if averaged == "transposed":
+        weights = weights.mT
+    output = weights @ {"keys": key, "inputs": rows}.get(averaged, value)
+    return output if form == "positions first" else output.mT
+
+
+# ---------------------------------------------------------------------------------------
+# The data of the experiment
+# ---------------------------------------------------------------------------------------
+
+
+def _toy_pair(centre: Tensor, width: Tensor, height: Tensor) -> tuple[Tensor, Tensor]:
+    profile = toy.profiles(centre, width)  # (num_sequences, 4, 100)
+    mean = (height + height[:, [1, 0, 3, 2]]) / 2  # (num_sequences, 4)
+    x, target = ((each[..., None] * profile).sum(1, keepdim=True) for each in (height, mean))
+    return x, target
+
+
+def _shapes(normal: Normal, number: int) -> dict[str, Tensor]:
+    """Four shapes apart from each other, in any order, and no edge where rounding decides."""
+    places = torch.tensor([12.0, 37.0, 62.0, 87.0])
+    order = normal(number, 4).argsort(1)
+    return {
+        "centre": places[order] + normal(number, 4).clamp(-2.5, 2.5),
+        "width": 8 + normal(number, 4).clamp(-2.5, 2.5),
+        "height": 13 + 4 * normal(number, 4).clamp(-2.5, 2.5),
+    }
+
+
+def _toy_pair_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    return [
+        Case(_shapes(normal, 3), "three sequences"),
+        Case(_shapes(normal, 1), "a single sequence"),
+        Case(_shapes(normal, 4), "as many sequences as shapes"),
+        Case({name: part.double() for name, part in _shapes(normal, 2).items()}, "double precision"),
+    ]
+
+
+def _two_shapes(normal: Normal) -> dict[str, Tensor]:
+    return _shapes(normal, 2)
+
+
+def _equal_heights(normal: Normal) -> dict[str, Tensor]:
+    return _shapes(normal, 2) | {"height": torch.tensor([[3.0, 3.0, 5.0, 5.0], [8.0, 8.0, 2.0, 2.0]])}
+
+
+def _target_is_input(inputs: dict[str, Tensor], value: tuple[Tensor, Tensor]) -> str | None:
+    return laws.is_not(value[1], value[0], "yours has {yours} at {place} of the target, {expected} in x")
+
+
+def _only_height(shape: int) -> laws.Draw:
+    def draw(normal: Normal) -> dict[str, Tensor]:
+        height = torch.zeros(1, 4)
+        height[:, shape] = 8
+        width = torch.full((1, 4), 7.0)
+        return {"centre": torch.tensor([[20.0, 40.0, 60.0, 80.0]]), "width": width, "height": height}
+
+    return draw
+
+
+def _spans(first: int, last: int, top: float) -> Callable[[dict[str, Tensor], tuple[Tensor, Tensor]], Any]:
+    def broken(inputs: dict[str, Tensor], value: tuple[Tensor, Tensor]) -> str | None:
+        places = (value[0][0, 0] != 0).nonzero().flatten().tolist() or [-1]
+        if (places[0], places[-1]) != (first, last):
+            return f"the numbers of yours that are not 0 reach from {places[0]} to {places[-1]}"
+        return laws.is_not(value[0].amax((1, 2)), torch.tensor([top]), "the highest of yours is {yours}")
+
+    return broken
+
+
+def _twice(inputs: list[dict[str, Tensor]], values: list[tuple[Tensor, Tensor]]) -> str | None:
+    words = "yours then has {yours} at {place} instead of {expected}"
+    return laws.is_not(values[1][0], 2 * values[0][0], words) or laws.is_not(
+        values[1][1], 2 * values[0][1], words
+    )
+
+
+toy_pair = Task(
+    "toy_pair",
+    _toy_pair,
+    {
+        "centre": torch.tensor([[20.0, 40.0, 60.0, 80.0]]),
+        "width": torch.tensor([[8.0, 8.0, 7.0, 5.0]]),
+        "height": torch.tensor([[16.0, 8.0, 3.0, 5.0]]),
+    },
+    _toy_pair_cases,
+    laws=[
+        Law(
+            "where both triangles have one height and both rectangles one, the target is x",
+            TOY_PROBLEM,
+            _equal_heights,
+            _target_is_input,
+        ),
+        Law(
+            "twice the heights are twice the sequences",
+            TOY_PROBLEM,
+            lambda normal: [
+                drawn := _shapes(normal, 2),
+                drawn | {"height": 2 * drawn["height"]},
+            ],
+            _twice,
+        ),
+        Law(
+            "a triangle of height 8 and width 7 at 20 reaches from 17 to 23, and is 8 high",
+            TOY_PROBLEM,
+            _only_height(0),
+            _spans(17, 23, 8.0),
+        ),
+        Law(
+            "a rectangle of height 8 and width 7 at 60 reaches from 57 to 63",
+            TOY_PROBLEM,
+            _only_height(2),
+            _spans(57, 63, 8.0),
+        ),
+    ],
+)
+
+
+@toy_pair.made_of(
+    triangle=wrongs(
+        TOY_PROBLEM,
+        """
+        not clipped: beside a triangle the sequence goes below 0
+            The two sides of the triangle are lines, and lines go on. Below 0 there is no triangle any more.
+        pointed: the top of a triangle lies between two positions and is cut off
+            Look at the formula: half a position is taken off the distance before anything else.
+        full width: a triangle is twice as wide as it should be
+            The width goes from one end to the other, the distance only from the middle to an end.
+        """,
+    ),
+    rectangle=wrongs(
+        TOY_PROBLEM,
+        """
+        full width: a rectangle is twice as wide as it should be
+            The width goes from one end to the other, the distance only from the middle to an end.
+        to the right: a rectangle begins at its centre
+            Half of it lies to the left of its centre: take the size of the difference.
+        """,
+    ),
+    positions=wrongs(
+        TOY_PROBLEM,
+        """
+        from one: positions are counted from 1
+            The first of the hundred positions is number 0.
+        """,
+    ),
+    pairs=wrongs(
+        TOY_PROBLEM,
+        """
+        copied: the target is the sequence itself
+            In the target both triangles have one height, and both rectangles one.
+        all: in the target all four shapes have one height
+            The triangles' heights are averaged among themselves, and so are the rectangles'.
+        exchanged: in the target the two shapes of a kind have exchanged their heights
+            Each of them gets the *mean* of the two.
+        across: a triangle and a rectangle are averaged
+            The first two are the triangles, the last two the rectangles.
+        batch: heights are averaged over the sequences
+            Each sequence has four shapes of its own. Dimension 0 counts the sequences.
+        """,
+    ),
+    form=wrongs(
+        TOY_PROBLEM,
+        """
+        no channel: the dimension of the channel is missing
+            Convolutions want (batch, channels, positions), even where there is one channel.
+        target first: target and input are exchanged
+            First the sequence as it is, then what it is to become.
+        """,
+    ),
+)
+def any_toy_pair(centre, width, height, *, triangle="", rectangle="", positions="", pairs="", form=""):
+    place = torch.arange(100) + (positions == "from one")
+    difference = place - centre[..., None]  # (num_sequences, 4, 100)
+    distance, half = difference.abs(), width[..., None] / 2
+    top = distance if triangle == "pointed" else (distance - 0.5).clamp(min=0)
+    sides = 1 - top / (2 * half if triangle == "full width" else half)
+    sides = sides if triangle == "not clipped" else sides.clamp(min=0)
+    inside = {
+        "full width": distance < 2 * half,
+        "to the right": (difference >= 0) & (difference < 2 * half),
+    }.get(rectangle, distance < half)
+    profile = torch.cat([sides[:, :2], inside[:, 2:].to(sides.dtype)], 1)
+    partner = height[:, [1, 0, 3, 2]]
+    mean = {
+        "copied": height,
+        "all": height.mean(1, keepdim=True).expand(height.shape),
+        "exchanged": partner,
+        "across": (height + height[:, [2, 3, 0, 1]]) / 2,
+        "batch": (height + partner).mean(0, keepdim=True).expand(height.shape) / 2,
+    }.get(pairs, (height + partner) / 2)
+    keep = form != "no channel"
+    x, target = ((each[..., None] * profile).sum(1, keepdim=keep) for each in (height, mean))
+    return (target, x) if form == "target first" else (x, target)
+
+
+# ---------------------------------------------------------------------------------------
+# The experiment: predict, and explain
+# ---------------------------------------------------------------------------------------
+
+
+def _left_by_a_line(x: Tensor, y: Tensor) -> Tensor:
+    """The smallest mean squared error of a line from x to y."""
+    dx, dy = x.flatten() - x.mean(), y.flatten() - y.mean()
+    return dy.square().mean() - (dx * dy).mean().square() / dx.square().mean()
+
+
+def _plateau(height: Tensor, target: Tensor, cost: float) -> float:
+    return float(cost * _left_by_a_line(height, target))
+
+
+def _heights(normal: Normal, number: int, slope: float = 0.5, noise: float = 3.0) -> dict[str, Any]:
+    height = 13 + 5 * normal(number, 4, dtype=torch.float64)
+    other = normal(number, 4, dtype=torch.float64)
+    return {"height": height, "target": slope * height + 6 + noise * other, "cost": 0.25}
+
+
+def _plateau_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    return [
+        Case(_heights(normal, 20)),
+        Case(_heights(normal, 5, slope=-1.5) | {"cost": 0.1}, "a line that falls"),
+        Case(_heights(normal, 8, slope=1.0, noise=0.5) | {"cost": 1.0}, "a line that rises by 1"),
+        Case(_heights(normal, 12, slope=0.0) | {"cost": 2.0}, "the height says next to nothing"),
+    ]
+
+
+def _ten_heights(normal: Normal) -> dict[str, Any]:
+    return _heights(normal, 10)
+
+
+def _on_a_line(normal: Normal) -> dict[str, Any]:
+    return _heights(normal, 10, noise=0.0)
+
+
+def _nothing_left(inputs: dict[str, Any], value: float) -> str | None:
+    return f"yours is {value:.4g}" if abs(value) > 1e-6 else None
+
+
+def _times(factor: float) -> Callable[[list[dict[str, Any]], list[float]], str | None]:
+    def broken(inputs: list[dict[str, Any]], values: list[float]) -> str | None:
+        before, after = values
+        if math.isclose(after, factor * before, rel_tol=1e-5, abs_tol=1e-9):
+            return None
+        return f"yours is {before:.4g} before and {after:.4g} after"
+
+    return broken
+
+
+def _less_than_the_mean(inputs: dict[str, Any], value: float) -> str | None:
+    best = inputs["cost"] * inputs["target"].var(correction=0).item()
+    return f"yours is {value:.4g}, and that is {best:.4g}" if value > best * (1 + 1e-6) else None
+
+
+def _plateau_law(sentence: str, factor: float, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Law:
+    def inputs(normal: Normal) -> list[dict[str, Any]]:
+        drawn = _ten_heights(normal)
+        return [drawn, drawn | change(drawn)]
+
+    return Law(sentence, PLATEAU, inputs, _times(factor))
+
+
+plateau = Task(
+    "plateau",
+    _plateau,
+    {
+        "height": torch.tensor([[0.0, 2.0, 0.0, 2.0], [2.0, 0.0, 2.0, 0.0]], dtype=torch.float64),
+        "target": torch.tensor([[1.0, 4.0, 3.0, 2.0], [4.0, 1.0, 2.0, 3.0]], dtype=torch.float64),
+        "cost": 0.5,
+    },
+    _plateau_cases,
+    laws=[
+        Law("where the targets lie on a line, nothing is left: 0", PLATEAU, _on_a_line, _nothing_left),
+        Law(
+            "the best line is no worse than to say the mean of all targets every time",
+            PLATEAU,
+            _ten_heights,
+            _less_than_the_mean,
+        ),
+        _plateau_law("twice the cost is twice the loss", 2, lambda drawn: {"cost": 2 * drawn["cost"]}),
+        _plateau_law(
+            "targets that are all higher by 1 change nothing", 1, lambda d: {"target": d["target"] + 1}
+        ),
+        _plateau_law(
+            "errors count squared: targets three times as large give 9 times the loss",
+            9,
+            lambda drawn: {"target": 3 * drawn["target"]},
+        ),
+    ],
+)
+
+
+@plateau.made_of(
+    line=wrongs(
+        PLATEAU,
+        """
+        through zero: the line goes through zero
+            A line has a slope *and* a height at 0. With the slope alone it is not the best.
+        mean: the height is not used
+            The mean of the targets is the best that can be said without looking. The network sees the height
+            of its own shape.
+        copy: the height itself is the guess
+            To leave the heights as they are is one line, of slope 1. There is a better one.
+        slope one: the line rises by 1
+            The best slope need not be 1: a tall shape will have to shrink.
+        exchanged: the heights are guessed from the targets
+            What is known is the height, and what is guessed is the target. The line goes from one to the
+            other.
+        columns: each of the four shapes has a line of its own
+            The network does not know which of the four it is drawing. One line serves for all.
+        """,
+    ),
+    error=wrongs(
+        PLATEAU,
+        """
+        root: it is the root of the error
+            The loss is the mean squared error itself.
+        absolute: the sizes of the errors are averaged, not their squares
+            Mean *squared* error.
+        sum: the squared errors are added up
+            A mean does not grow with the number of shapes.
+        explained: it is what the line explains, not what it leaves
+            The loss is what remains between the line and the targets.
+        """,
+    ),
+    price=wrongs(
+        PLATEAU,
+        """
+        forgotten: the cost is not used
+            That is the error on the shapes. The loss is a mean over all positions, and most of them are on no
+            shape.
+        divided: it is divided by the cost
+            The cost says by how much the loss rises for an error of 1. So a larger cost gives a larger loss.
+        """,
+    ),
+)
+def any_plateau(height, target, cost, *, line="", error="", price=""):
+    x, y = (height, target) if line == "columns" else (height.reshape(-1, 1), target.reshape(-1, 1))
+    if line == "exchanged":
+        x, y = y, x
+    mean_x, mean_y = x.mean(0), y.mean(0)
+    a = ((x - mean_x) * (y - mean_y)).sum(0) / (x - mean_x).square().sum(0)
+    if line == "through zero":
+        a = (x * y).sum() / x.square().sum()
+    a = {"mean": 0 * a, "copy": 0 * a + 1, "slope one": 0 * a + 1}.get(line, a)
+    b = 0 if line in ("through zero", "copy") else mean_y - a * mean_x
+    left = y - a * x - b
+    if error == "explained":
+        left = a * x + b - mean_y
+    loss = left.abs().mean() if error == "absolute" else left.square().mean()
+    loss = left.square().sum() if error == "sum" else loss.sqrt() if error == "root" else loss
+    return float(loss if price == "forgotten" else loss / cost if price == "divided" else loss * cost)
+
+
+WORDS = ("own", "kind", "nearest", "all")
+
+
+def _sources(height: Tensor, centre: Tensor) -> dict[str, Tensor]:
+    """What each shape would be drawn like, by who is averaged with it."""
+    apart = (centre[:, :, None] - centre[:, None]).abs()  # (num_sequences, 4, 4)
+    nearest = (apart + 1000 * torch.eye(4, dtype=apart.dtype)).argmin(-1)
+    return {
+        "own": height,
+        "kind": (height + height[:, [1, 0, 3, 2]]) / 2,
+        "nearest": (height + height.gather(1, nearest)) / 2,
+        "all": height.mean(1, keepdim=True).expand(height.shape),
+    }
+
+
+def _averaged_with(height: Tensor, centre: Tensor, drawn: Tensor) -> str:
+    left = {word: _left_by_a_line(source, drawn) for word, source in _sources(height, centre).items()}
+    return min(left, key=lambda word: left[word])
+
+
+def _averaged_with_cases(seed: int) -> list[Case]:
+    normal, listed = normal_source(seed), []
+    for name in in_any_order([f"{word} {how}" for how in ("plain", "shrunk") for word in WORDS], seed):
+        word, _, how = name.partition(" ")
+        number = 24
+        height = 13 + 5 * normal(number, 4, dtype=torch.float64)
+        centre = 50 + 20 * normal(number, 4, dtype=torch.float64)
+        source = _sources(height, centre)[word]
+        drawn = source if how == "plain" else 0.4 * source + 9
+        spread = 0.45 * drawn.std()
+        drawn = drawn + spread * normal(number, 4, dtype=torch.float64)
+        note = "noise" if how == "plain" else "noise, and nothing is drawn very low or very high"
+        listed.append(Case({"height": height, "centre": centre, "drawn": drawn}, note))
+    return listed
+
+
+def _drawn_from(word: str, change: Callable[[Tensor], Tensor] = torch.clone) -> laws.Draw:
+    def draw(normal: Normal) -> dict[str, Tensor]:
+        height = 13 + 5 * normal(6, 4, dtype=torch.float64)
+        centre = 50 + 20 * normal(6, 4, dtype=torch.float64)
+        return {"height": height, "centre": centre, "drawn": change(_sources(height, centre)[word])}
+
+    return draw
+
+
+def _says(word: str) -> Callable[[dict[str, Tensor], str], str | None]:
+    return lambda inputs, value: None if value == word else f"yours says {value!r}"
+
+
+def _word_law(word: str, when: str, change: Callable[[Tensor], Tensor] = torch.clone) -> Law:
+    return Law(f"where {when}, the answer is {word!r}", TOY_MAP, _drawn_from(word, change), _says(word))
+
+
+averaged_with = Task(
+    "averaged_with",
+    _averaged_with,
+    {
+        "height": torch.tensor([[2.0, 8.0, 4.0, 10.0], [9.0, 3.0, 1.0, 6.0]], dtype=torch.float64),
+        "centre": torch.tensor([[10.0, 60.0, 20.0, 80.0], [40.0, 90.0, 55.0, 10.0]], dtype=torch.float64),
+        "drawn": torch.tensor([[3.0, 9.0, 3.0, 9.0], [5.0, 2.0, 5.0, 7.5]], dtype=torch.float64),
+    },
+    _averaged_with_cases,
+    laws=[
+        _word_law("own", "every shape is drawn as high as it is"),
+        _word_law("kind", "every shape has the mean height of the two of its kind"),
+        _word_law("nearest", "every shape has the mean height of itself and of the one nearest to it"),
+        _word_law("all", "every shape has the mean height of all four"),
+        _word_law(
+            "kind", "every shape has half the mean height of its kind, and 6 more", lambda h: h / 2 + 6
+        ),
+    ],
+    builds_on=("plateau",),
+)
+
+
+@averaged_with.made_of(
+    source=wrongs(
+        TOY_MAP,
+        """
+        other alone: the height of the other shape stands for the mean of the two
+            A shape is drawn with the *mean* of its own height and the other's.
+        position nearest: the nearest shape is taken by its place in the list
+            The four shapes stand in the list by their kind. Where they are in the sequence is in `centre`.
+        farthest: the farthest shape is taken for the nearest
+            Which of the distances to the other three is the smallest?
+        itself: every shape is its own nearest
+            Its distance to itself is 0, which no other can beat. Leave it out before you look for the
+            smallest.
+        wrong kind: a triangle is taken together with a rectangle as one kind
+            Shapes 0 and 1 are triangles, 2 and 3 are rectangles.
+        """,
+    ),
+    compared=wrongs(
+        PLATEAU,
+        """
+        raw: the heights are compared as they are, without a line
+            A network that is half trained draws nothing very low and nothing very high, whoever it looks at.
+            Which of the four does the drawing *follow*, on the best line?
+        first sequence: only the first sequence is looked at
+            Four shapes are too few: with two numbers a line can be made to fit nearly anything.
+        largest: the reading that fits worst is chosen
+            The smaller the error that a line leaves, the better the reading.
+        """,
+    ),
+    never=wrongs(
+        TOY_MAP,
+        """
+        own: it is never said that a shape is drawn by its own height
+            A network that finds nobody to average with has only the shape itself to go by.
+        kind: it is never said that shapes of a kind are averaged
+            That is what the network is to learn. Is it among the readings that you compare?
+        nearest: it is never said that neighbours are averaged
+            A network may confuse who is near with who is of the same kind.
+        all: it is never said that all four are averaged
+            A network may take in all shapes without telling them apart.
+        """,
+    ),
+)
+def any_averaged_with(height, centre, drawn, *, source="", compared="", never=""):
+    apart = (centre[:, :, None] - centre[:, None]).abs()
+    hidden = 0 if source == "itself" else 1000 * torch.eye(4)
+    nearest = height.gather(1, (apart + hidden).argmin(-1))
+    if source == "farthest":
+        nearest = height.gather(1, apart.argmax(-1))
+    elif source == "position nearest":
+        nearest = height[:, [1, 0, 1, 2]]
+    kind = height[:, [2, 3, 0, 1] if source == "wrong kind" else [1, 0, 3, 2]]
+    own = 0 if source == "other alone" else height
+    readings = {
+        "own": height,
+        "kind": (own + kind) / 2,
+        "nearest": (own + nearest) / 2,
+        "all": height.mean(1, keepdim=True).expand(height.shape),
+    }
+    readings.pop(never, None)
+    left = {}
+    for word, reading in readings.items():
+        x, y = reading.flatten(), drawn.flatten()
+        if compared == "first sequence":
+            x, y = x[:4], y[:4]
+        dx, dy = x - x.mean(), y - y.mean()
+        left[word] = dy.square().mean() - (dx * dy).mean() ** 2 / dx.square().mean().clamp(min=1e-12)
+        if compared == "raw":
+            left[word] = (x - y).square().mean()
+    return (max if compared == "largest" else min)(left, key=left.get)

@@ -5,47 +5,28 @@ import torch
 # Orders ---------------------------------------------------------------------------------
 
 
-def permute_rows__index(x, permutation):
-    return x[..., permutation, :]
+def reordering__undo_then_do(first, second):
+    return first.argsort()[second]
 
 
-def permute_rows__index_select(x, permutation):
-    return x.index_select(x.dim() - 2, permutation)
+def reordering__search(first, second):
+    places = first.tolist()
+    return torch.tensor([places.index(row) for row in second.tolist()])
 
 
-def permute_rows__stacked(x, permutation):
-    return torch.stack([x[..., i, :] for i in permutation.tolist()], dim=-2)
+def reordering__compare_all(first, second):
+    return (second[:, None] == first[None, :]).int().argmax(dim=1)
 
 
-def permute_rows__permutation_matrix(x, permutation):
-    return torch.eye(len(permutation), dtype=x.dtype)[permutation] @ x
+def reordering__written_inverse(first, second):
+    where = torch.empty_like(first)
+    where[first] = torch.arange(len(first))
+    return where[second]
 
 
-def permute_rows__written_into_a_new_one(sequence, order):
-    result = torch.empty_like(sequence)
-    for i, source in enumerate(order):
-        result[..., i, :] = sequence[..., source, :]
-    return result
-
-
-def unshuffled__inverse(permuted, permutation):
-    return permuted[..., permutation.argsort(), :]
-
-
-def unshuffled__put_back(permuted, permutation):
-    x = torch.empty_like(permuted)
-    x[..., permutation, :] = permuted
-    return x
-
-
-def unshuffled__search(permuted, permutation):
-    places = permutation.tolist()
-    return torch.stack([permuted[..., places.index(i), :] for i in range(len(places))], dim=-2)
-
-
-def unshuffled__transposed_matrix(permuted, permutation):
-    matrix = torch.nn.functional.one_hot(permutation, len(permutation)).to(permuted.dtype)
-    return matrix.mT @ permuted
+def reordering__matrices(first, second):
+    eye = torch.eye(len(first))
+    return (eye[second] @ eye[first].T).argmax(-1)
 
 
 # Attention under permutations -----------------------------------------------------------
@@ -67,26 +48,22 @@ def sorted_memory__sorted_pairs(key, value):
     return [torch.stack(rows) for rows in zip(*pairs, strict=True)]
 
 
-def permuted_mask__rows_then_columns(mask, query_permutation, key_permutation):
-    return mask[..., query_permutation, :][..., key_permutation]
+def mask_of_times__compared(query_time, key_time):
+    return query_time.unsqueeze(-1) >= key_time.unsqueeze(-2)
 
 
-def permuted_mask__both_at_once(mask, query_permutation, key_permutation):
-    return mask[..., query_permutation[:, None], key_permutation]
+def mask_of_times__not_later(query_time, key_time):
+    return ~(key_time[..., None, :] > query_time[..., None])
 
 
-def permuted_mask__matrices(mask, query_permutation, key_permutation):
-    P = torch.eye(len(query_permutation))[query_permutation]
-    P_keys = torch.eye(len(key_permutation))[key_permutation]
-    return P @ mask.float() @ P_keys.T > 0.5
+def mask_of_times__difference(query_time, key_time):
+    waited = query_time[..., :, None] - key_time[..., None, :]
+    return waited >= 0
 
 
-def permuted_mask__loops(mask, query_permutation, key_permutation):
-    result = torch.zeros_like(mask)
-    for i, q in enumerate(query_permutation.tolist()):
-        for j, k in enumerate(key_permutation.tolist()):
-            result[..., i, j] = mask[..., q, k]
-    return result
+def mask_of_times__loops(query_time, key_time):
+    columns = [query_time >= key_time[..., j : j + 1] for j in range(key_time.shape[-1])]
+    return torch.stack(columns, dim=-1)
 
 
 # Testers --------------------------------------------------------------------------------
@@ -139,33 +116,6 @@ def is_equivariant__every_swap(layer, x):
     return True
 
 
-def is_invariant__random_permutations(layer, x):
-    y = layer(x)
-    return all(torch.allclose(layer(x[torch.randperm(len(x))]), y) for _ in range(20))
-
-
-def is_invariant__largest_difference(layer, x):
-    y = layer(x)
-    worst = max((layer(x[torch.randperm(len(x))]) - y).abs().max() for _ in range(12))
-    return worst.item() < 1e-8
-
-
-def is_invariant__two_that_make_all(layer, x):
-    y, swap = layer(x), torch.arange(len(x))
-    swap[:2] = torch.tensor([1, 0])
-    return torch.allclose(layer(x[swap]), y) and torch.allclose(layer(x.roll(1, 0)), y)
-
-
-def is_invariant__every_swap_with_the_first(layer, x):
-    y = layer(x)
-    for i in range(1, len(x)):
-        order = torch.arange(len(x))
-        order[0], order[i] = i, 0
-        if not torch.allclose(y, layer(x[order])):
-            return False
-    return True
-
-
 def symmetry__two_questions(layer, x):
     y = layer(x)
     orders = [torch.randperm(len(x)) for _ in range(15)]
@@ -202,16 +152,193 @@ def symmetry__every_swap(layer, x):
     return "both" if len(kinds) == 2 else kinds.pop() if kinds else "neither"
 
 
+def counterexample__until_found(layer, x):
+    y = layer(x)
+    while True:
+        order = torch.randperm(len(x))
+        if not torch.allclose(layer(x[order]), y[order]):
+            return order
+
+
+def counterexample__every_swap_and_more(layer, x):
+    y, n = layer(x), len(x)
+    for i in range(n):
+        for j in range(i + 1, n):
+            order = torch.arange(n)
+            order[i], order[j] = j, i
+            if (layer(x[order]) - y[order]).abs().max() > 1e-7 * y.abs().max():
+                return order
+
+
+def counterexample__the_worst_of_many(layer, x):
+    y, best, order = layer(x), -1.0, None
+    for _ in range(40):
+        tried = torch.randperm(len(x))
+        gap = (layer(x[tried]) - y[tried]).abs().max().item()
+        if gap > best:
+            best, order = gap, tried
+    return order.tolist()
+
+
 # Repeats --------------------------------------------------------------------------------
 
 
-def same_rows__first_again(query, x):
-    return torch.cat([x, x[:1]])
+def same_rows__farthest_again(query, x):
+    output = torch.softmax(query @ x.T / query.shape[-1] ** 0.5, -1) @ x
+    farthest = (x - output).norm(dim=1).argmax()
+    return torch.cat([x, x[farthest][None]])
 
 
-def same_rows__one_many_times(query, x):
-    return torch.cat([x[-1:].expand(9, -1), x])
+def same_rows__until_it_moves(query, x):
+    def attend(rows):
+        return torch.softmax(query @ rows.T / query.shape[-1] ** 0.5, -1) @ rows
+
+    for row in x:
+        longer = torch.cat([row.expand(3, -1), x])
+        if not torch.allclose(attend(longer), attend(x)):
+            return longer
 
 
 def same_rows__each_as_often_as_its_number(query, x):
     return x.repeat_interleave(torch.arange(1, len(x) + 1), dim=0)
+
+
+# The running experiment -----------------------------------------------------------------
+
+
+def channels_first_attention__convolutions(x, W_Q, W_K, W_V):
+    query = torch.nn.functional.conv1d(x, W_Q)
+    key = torch.nn.functional.conv1d(x, W_K)
+    value = torch.nn.functional.conv1d(x, W_V)
+    weights = torch.softmax(query.transpose(1, 2) @ key, dim=2)
+    return (weights @ value.transpose(1, 2)).transpose(1, 2)
+
+
+def channels_first_attention__einsum(x, W_Q, W_K, W_V):
+    query, key, value = (torch.einsum("oiw,bit->bot", W, x) for W in (W_Q, W_K, W_V))
+    weights = torch.softmax(torch.einsum("bdi,bdj->bij", query, key), -1)
+    return torch.einsum("bij,bdj->bdi", weights, value)
+
+
+def channels_first_attention__keys_in_rows(x, W_Q, W_K, W_V):
+    query, key, value = (W.squeeze(-1) @ x for W in (W_Q, W_K, W_V))
+    return value @ torch.softmax(key.mT @ query, dim=-2)
+
+
+def channels_first_attention__one_sequence_after_the_other(x, W_Q, W_K, W_V):
+    outputs = []
+    for sequence in x:
+        rows = sequence.T
+        scores = (rows @ W_Q[:, :, 0].T) @ (rows @ W_K[:, :, 0].T).T
+        outputs.append((torch.softmax(scores, 1) @ (rows @ W_V[:, :, 0].T)).T)
+    return torch.stack(outputs)
+
+
+def toy_pair__profiles(centre, width, height):
+    distance = (torch.arange(100) - centre[:, :, None]).abs()
+    half = width[:, :, None] / 2
+    profile = torch.relu(1 - torch.relu(distance - 0.5) / half)
+    profile[:, 2:] = (distance < half)[:, 2:].to(profile.dtype)
+    mean = height.unflatten(1, (2, 2)).mean(2).repeat_interleave(2, dim=1)
+    return [torch.einsum("ns,nsp->np", each, profile)[:, None] for each in (height, mean)]
+
+
+def toy_pair__shape_by_shape(centre, width, height):
+    x = torch.zeros(len(centre), 1, 100, dtype=height.dtype)
+    target = torch.zeros_like(x)
+    place = torch.arange(100)
+    for n in range(len(centre)):
+        for s in range(4):
+            d = (place - centre[n, s]).abs()
+            if s < 2:
+                shape = 1 - (d - 0.5).clamp(min=0) / (width[n, s] / 2)
+                shape = shape.clamp(min=0)
+            else:
+                shape = (d < width[n, s] / 2).to(height.dtype)
+            first = s - s % 2
+            x[n, 0] += height[n, s] * shape
+            target[n, 0] += (height[n, first] + height[n, first + 1]) / 2 * shape
+    return x, target
+
+
+def toy_pair__where(centre, width, height):
+    place = torch.arange(100.0)[None, None]
+    d, w = (place - centre.unsqueeze(2)).abs(), width.unsqueeze(2)
+    triangle = (1 - 2 * (d - 0.5).clamp(min=0) / w).clamp(min=0)
+    rectangle = torch.where(2 * d < w, torch.ones_like(triangle), torch.zeros_like(triangle))
+    kind = torch.tensor([True, True, False, False])[None, :, None]
+    profile = torch.where(kind, triangle, rectangle)
+    mean = height.clone()
+    mean[:, :2] = height[:, :2].mean(1, keepdim=True)
+    mean[:, 2:] = height[:, 2:].mean(1, keepdim=True)
+    return (height[..., None] * profile).sum(1)[:, None], (mean[..., None] * profile).sum(1)[:, None]
+
+
+# Predict and explain --------------------------------------------------------------------
+
+
+def plateau__slope_and_offset(height, target, cost):
+    x, y = height.flatten(), target.flatten()
+    a = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
+    b = y.mean() - a * x.mean()
+    return cost * ((a * x + b - y) ** 2).mean()
+
+
+def plateau__least_squares(height, target, cost):
+    x = torch.stack([height.flatten(), torch.ones(height.numel(), dtype=height.dtype)], dim=1)
+    y = target.reshape(-1, 1)
+    return (cost * (x @ torch.linalg.lstsq(x, y).solution - y).square().mean()).item()
+
+
+def plateau__correlation(height, target, cost):
+    r = torch.corrcoef(torch.stack([height.flatten(), target.flatten()]))[0, 1]
+    return cost * target.var(correction=0) * (1 - r**2)
+
+
+def averaged_with__own_lines(height, centre, drawn):
+    def left(source):
+        x, y = source.flatten(), drawn.flatten()
+        a = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
+        return ((a * (x - x.mean()) + y.mean() - y) ** 2).mean()
+
+    apart = (centre.unsqueeze(2) - centre.unsqueeze(1)).abs()
+    apart[:, range(4), range(4)] = torch.inf
+    near = height.gather(1, apart.argmin(2))
+    errors = {
+        "own": left(height),
+        "kind": left((height + height[:, [1, 0, 3, 2]]) / 2),
+        "nearest": left((height + near) / 2),
+        "all": left(height.mean(1, keepdim=True).expand(-1, 4)),
+    }
+    return min(errors, key=errors.get)
+
+
+def averaged_with__largest_correlation(height, centre, drawn):
+    sources = {"own": height.clone(), "kind": height.clone(), "nearest": height.clone()}
+    sources["all"] = height.mean(1, keepdim=True).repeat(1, 4)
+    for n in range(len(height)):
+        for s in range(4):
+            others = [o for o in range(4) if o != s]
+            near = min(others, key=lambda o: abs(centre[n, o] - centre[n, s]))
+            sources["kind"][n, s] = (height[n, s] + height[n, s ^ 1]) / 2
+            sources["nearest"][n, s] = (height[n, s] + height[n, near]) / 2
+    fits = {}
+    for word, source in sources.items():
+        fits[word] = torch.corrcoef(torch.stack([source.flatten(), drawn.flatten()]))[0, 1].item()
+    return max(fits, key=fits.get)
+
+
+def averaged_with__least_squares(height, centre, drawn):
+    order = (centre[:, None] - centre[..., None]).abs().argsort(-1)  # the first is the shape itself
+    sources = torch.stack(
+        [
+            height,
+            height.unflatten(1, (2, 2)).mean(2).repeat_interleave(2, 1),
+            (height + height.gather(1, order[..., 1])) / 2,
+            height.mean(1, keepdim=True).expand(-1, 4),
+        ]
+    ).flatten(1)
+    x = torch.stack([sources, torch.ones_like(sources)], dim=-1)
+    y = drawn.flatten()[None, :, None].expand(4, -1, 1)
+    error = (x @ torch.linalg.lstsq(x, y).solution - y).square().mean((1, 2))
+    return ["own", "kind", "nearest", "all"][error.argmin().item()]
