@@ -8,6 +8,9 @@ READY := .venv/installed
 # Activated, because nbgrader looks for its helpers on PATH.
 IN_VENV := . .venv/bin/activate &&
 
+# lab/ switches the instructor's part of nbgrader off; `jupyter lab` alone has it.
+AS_STUDENT := JUPYTER_CONFIG_PATH="$(CURDIR)/lab$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}"
+
 HOMEWORK := $(patsubst exercises/%,homework/%,$(wildcard exercises/*/*.ipynb))
 
 .DEFAULT_GOAL := help
@@ -28,7 +31,7 @@ pdf: $(READY) ## build the book as one PDF, and say where it is (needs Chromium)
 	@echo "The book is in $(CURDIR)/_build/attention.pdf"
 
 lab: $(FOR_LAB) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises
-	$(IN_VENV) jupyter lab --LabApp.default_url=/lab/tree/homework
+	$(IN_VENV) $(AS_STUDENT) jupyter lab --LabApp.default_url=/lab/tree/homework
 
 release: $(READY) ## write exercises/ from solutions/, or some: make release UNITS="masking multihead"
 	$(IN_VENV) python -m attncourse.grading release $(UNITS)

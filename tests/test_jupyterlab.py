@@ -12,6 +12,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_core.paths import jupyter_path
+from jupyterlab_server.config import get_page_config
 from playwright.sync_api import expect
 
 from attncourse import checks
@@ -44,6 +46,7 @@ def jupyterlab(chromium, tmp_path_factory):
         path.write_text(json.dumps(values))
     own = {
         "JUPYTER_CONFIG_DIR": folder / "config",
+        "JUPYTER_CONFIG_PATH": ROOT / "lab",
         "JUPYTER_RUNTIME_DIR": folder / "runtime",
         "JUPYTERLAB_SETTINGS_DIR": settings,
         "JUPYTERLAB_WORKSPACES_DIR": folder / "workspaces",
@@ -169,6 +172,41 @@ def test_the_exercise_renders(page):
     # What is left of dollars stands in code, not in the text.
     text = " ".join(page.locator(".jp-Notebook .jp-RenderedMarkdown p").all_inner_texts())
     assert "$" not in text
+
+
+INSTRUCTORS = {"assignment-list", "course-list", "create-assignment", "formgrader", "menu"}
+
+
+def switched_off(monkeypatch, **environment):
+    """The parts of nbgrader that JupyterLab, started in this environment, leaves out."""
+    for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_CONFIG_DIR", "JUPYTER_PREFER_ENV_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, str(value))
+    config = get_page_config([str(path) for path in jupyter_path("labextensions")])
+    assert "@jupyter/nbgrader" in {extension["name"] for extension in config["federated_extensions"]}
+    names = config["disabledExtensions"]
+    return {name.partition(":")[2] for name in names if name.startswith("@jupyter/nbgrader")}
+
+
+def test_make_lab_leaves_out_what_is_the_instructors_and_jupyter_lab_does_not(monkeypatch, tmp_path):
+    planned = subprocess.run(
+        ["make", "--dry-run", "lab"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    said = re.search(r'JUPYTER_CONFIG_PATH="([^$"]+)\S* jupyter lab', planned)
+    assert Path(said[1]) == ROOT / "lab"
+    own = {"JUPYTER_CONFIG_DIR": tmp_path}
+    assert switched_off(monkeypatch, **own) == set()
+    assert switched_off(monkeypatch, JUPYTER_CONFIG_PATH=ROOT / "lab", **own) == INSTRUCTORS
+
+
+def test_a_student_sees_nothing_of_the_instructors(page):
+    expect(page.get_by_role("button", name="Validate")).to_be_visible()
+    expect(page.locator("#jp-MainMenu")).not_to_contain_text("Nbgrader")
+    right_side = page.locator(".jp-SideBar.jp-mod-right")
+    expect(right_side.locator("[data-id='jp-property-inspector']")).to_be_visible()
+    assert right_side.locator("[data-id^='nbgrader']").count() == 0
+    assert page.get_by_text(re.compile("Create Assignment|Formgrader")).count() == 0
 
 
 def test_hints_unfold(page):

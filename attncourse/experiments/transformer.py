@@ -251,7 +251,7 @@ def draw(runs: Sequence[Run], predicted: float) -> Captioned:
             means = run.losses.unfold(0, min(10, len(run.losses)), 1).mean(-1)  # of ten steps each
             ax.plot(range(len(run.losses) - len(means) + 1, len(run.losses) + 1), means, label=run.kind)
         ax.axhline(float(predicted), color="black", linestyle="-", linewidth=0.8)
-        ax.annotate("predicted", (len(runs[0].losses), float(predicted)), xytext=(0, 3), ha="right",
+        ax.annotate("predicted", (len(runs[0].losses), float(predicted)), xytext=(0, -12), ha="right",
                     textcoords="offset points", fontsize=9)  # fmt: skip
         ax.set(xlabel="steps", ylabel="loss", ylim=(0, None))
         ax.legend(loc="upper right")
