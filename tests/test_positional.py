@@ -21,6 +21,7 @@ from attncourse import (
     sinusoidal_encoding,
     toy,
 )
+from attncourse.experiments import positional as experiment
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -285,4 +286,74 @@ ANCHORS = {"A": 2.53, "B": 2.85}
 )
 def test_bad_arguments_are_named(call, error, message):
     with pytest.raises(error, match=message):
+        call()
+
+
+# --- the experiment that closes the notebook ---
+
+
+def beside(x, encoding):
+    return torch.cat((x, encoding.T.expand(len(x), -1, -1)), dim=1)
+
+
+@pytest.mark.parametrize("version", experiment.VERSIONS)
+def test_targets_of_the_experiment_are_means(version):
+    x, target = experiment.make_data(version, 5, torch.Generator().manual_seed(0))
+    height, kind = experiment.MEAN + experiment.STD * x[:, 0], x[:, 1]
+    for heights, kinds, targets in zip(height, kind, target, strict=True):
+        for t in range(experiment.LENGTH):
+            alike = kinds == kinds[t] if version == "A" else torch.arange(experiment.LENGTH) // 2 == t // 2
+            assert_close(targets[t], heights[alike].mean(), atol=1e-4, rtol=0)
+        assert kinds.sum() == 0
+
+
+def test_the_experiment_is_decided_by_its_seed():
+    code = binary_encoding(experiment.LENGTH)
+    first, again, other = (experiment.train("B", code, beside, steps=20, seed=s) for s in (0, 0, 1))
+    assert torch.equal(first.loss, again.loss)
+    assert first.error == again.error
+    assert not torch.equal(first.loss, other.loss)
+
+
+def test_a_network_that_is_told_nothing_gives_all_positions_the_same():
+    told, untold = (
+        experiment.train("B", code, beside, steps=20)
+        for code in (binary_encoding(experiment.LENGTH), torch.zeros(experiment.LENGTH, 0))
+    )
+    assert_close(untold.alike, untold.alike[:1, :1].expand_as(untold.alike), atol=1e-9, rtol=0)
+    assert len(told.alike[0].unique()) == experiment.LENGTH
+
+
+def test_positions_decide_version_b():
+    runs = experiment.two_by_three(
+        {"none": torch.zeros(experiment.LENGTH, 0), "binary": binary_encoding(experiment.LENGTH)},
+        beside,
+        steps=200,
+    )
+    height = experiment.test_heights()
+    others = (height.sum(1, keepdim=True) - height) / (experiment.LENGTH - 1)
+    blind = ((height[:, experiment.PARTNER] - others) ** 2).mean().item() / 4
+    assert runs["B"]["none"].error == pytest.approx(blind, rel=0.02)
+    assert max(runs["A"]["none"].error, runs["A"]["binary"].error, runs["B"]["binary"].error) < 0.2
+    assert f"{runs['B']['none'].error:.2f}" in repr(experiment.table(runs))
+    figure = experiment.figure(runs, blind)
+    assert "version B, none" in figure.alt
+    assert f"{blind:.2f}" in figure.caption
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: experiment.train("C", torch.zeros(16, 0), beside), "version is 'C'"),
+        (lambda: experiment.train("A", torch.zeros(15, 0), beside), r"encoding has shape \(15, 0\)"),
+        (lambda: experiment.train("A", torch.zeros(16, 0), beside, steps=30), "steps is 30"),
+        (
+            lambda: experiment.train("A", torch.ones(16, 2), lambda x, encoding: x, steps=20),
+            r"concatenate gives a tensor of shape \(32, 2, 16\): expected .*\(32, 4, 16\)",
+        ),
+        (lambda: experiment.make_data("A", 0, torch.Generator()), "num_sequences is 0"),
+    ],
+)
+def test_bad_input_to_the_experiment_is_named(call, words):
+    with pytest.raises(ValueError, match=words):
         call()

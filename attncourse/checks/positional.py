@@ -9,9 +9,7 @@ from torch import Tensor
 
 from attncourse import positional
 from attncourse.checks import laws
-from attncourse.checks.permutation import COMPARED, TOLERANCES, _agree
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
-from attncourse.probe.positional import AskForPermutation
 from attncourse.probe.program import trace
 
 BINARY = "positional#binary-encoding"
@@ -22,9 +20,11 @@ LEARNED = "positional#learned-encoding"
 PER_ITEM = "positional#added-per-item"
 SINUSOIDAL = "positional#sinusoidal-encoding"
 OFFSET = "positional#offset-property"
-GONE = "positional#equivariance-gone"
+SEES = "positional#five-side-by-side"
 ROTARY = "positional#rotary-encoding"
 ALIBI = "positional#alibi"
+BLIND = "positional#positional-how-far"
+DIAGNOSED = "positional#equivariance-gone"
 LAST_QUERIES = "masking#rectangular-masks"
 
 
@@ -227,112 +227,133 @@ def any_binary(length, *, bits="", order="", start="", powers="", digit="", form
 # ---------------------------------------------------------------------------------------
 
 
-def _same_code(encoding: Tensor) -> Tensor:
-    same = (encoding.unsqueeze(1) == encoding).all(-1)
-    return same & ~torch.eye(len(encoding), dtype=torch.bool)
+def _columns(*columns: Tensor) -> Tensor:
+    return torch.stack(columns, -1).double()
 
 
-def _same_code_cases(seed: int) -> list[Case]:
-    normal, whole = normal_source(seed), _whole(seed)
+def _encoders(length: int) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Encodings of any positions, for a sequence of this length, from 18 to 40."""
+    few, enough = 2 ** torch.arange(4), 2 ** torch.arange(6)
+    middle, last = (length - 1) / 2, length - 1
 
-    def of_numbers(numbers: list[int], bits: int) -> Tensor:
-        return (torch.tensor(numbers)[:, None] >> torch.arange(bits) & 1).float()
+    def wave(turns: float) -> Callable[[Tensor], Tensor]:
+        return lambda t: t.double() * (2 * math.pi * turns)
 
-    shuffled = torch.randperm(7, generator=torch.Generator().manual_seed(seed)).tolist()
-    rows, near = normal(4, 3), normal(3, 4)[[0, 1, 2, 1, 0]]
-    near[3, whole(0, 3)] += 0.001
-    signs = torch.cat((normal(1, 3), normal(1, 3)))[[0, 0, 1, 1]]
-    signs[1] *= -1
-    signs[3] = signs[3].flip(0)
-    return [
-        Case({"encoding": of_numbers([0, 1, 2, 3, 0, 5, 6, 1, 0], 3)}, "some share a code"),
-        Case({"encoding": of_numbers([*shuffled, shuffled[whole(0, 5)]], 3)}, "two share a code"),
-        Case({"encoding": of_numbers(shuffled, 3)}, "no two share a code"),
-        Case({"encoding": rows[[0, 1, 0, 2, 3, 3]]}, "numbers other than bits"),
-        Case({"encoding": torch.tensor([[1.0, 2], [2, 1], [0, 3], [3, 1], [2, 0], [1, 2]])}, "whole numbers"),
-        Case({"encoding": near}, "two that differ by a thousandth"),
-        Case({"encoding": signs}, "opposite signs, and another order"),
-        Case({"encoding": normal(1, 4)}, "a single position"),
-    ]
-
-
-def _off_diagonal(inputs: Any, value: Tensor) -> str | None:
-    wrong = value.diagonal().nonzero()
-    return f"in yours position {int(wrong[0])} shares its code with itself" if len(wrong) else None
+    return {
+        "bits, one too few": lambda t: (t[:, None] // few % 2).double(),
+        "bits": lambda t: (t[:, None] // enough % 2).double(),
+        "bits, of which some begin too late": lambda t: torch.cat(
+            (t[:, None] // enough[:3] % 2, (t[:, None] - 1).clamp(min=0) // enough[3:] % 2), 1
+        ).double(),
+        "hands of a clock that meet again": lambda t: _columns(
+            wave(1 / 12)(t).sin(), wave(1 / 12)(t).cos(), wave(1 / 4)(t).sin(), wave(1 / 4)(t).cos()
+        ),
+        "a slow hand": lambda t: _columns((t / 5000.0).sin(), (t / 5000.0).cos()),
+        "sines without cosines": lambda t: _columns(wave(1 / 16)(t).sin(), wave(3 / 16)(t).sin()),
+        "the distance from the middle": lambda t: _columns((t - middle).abs(), (t - middle) ** 2),
+        "numbers up to a largest one": lambda t: _columns(t.clamp(max=last - 1), t * 0),
+        "numbers from a smallest one on": lambda t: _columns(t.clamp(min=1), t * 0),
+        "the first and the last alike": lambda t: _columns(t % last, t % last // 2),
+        "tenths": lambda t: _columns(t // 10 / 10.0, t % 10 / 10.0),
+        "squares divided by a prime number": lambda t: _columns(t * t % 41, t * t % 37),
+        "bits, in another order": lambda t: ((t[:, None] ^ (t[:, None] // 2)) // enough % 2).double(),
+    }
 
 
-def _both_ways(inputs: Any, value: Tensor) -> str | None:
-    wrong = (value & ~value.T).nonzero()
-    if not len(wrong):
+def _pairs_alike(encode: Callable[[Tensor], Tensor], num_positions: int) -> list[tuple[int, int]]:
+    codes = encode(torch.arange(num_positions))
+    alike = (codes.unsqueeze(1) - codes).abs().amax(-1) < 1e-9  # (positions, positions)
+    return [(s, t) for s, t in alike.nonzero().tolist() if s < t]
+
+
+def _colliding(encode: Callable[[Tensor], Tensor], num_positions: int) -> tuple[int, int] | None:
+    pairs = _pairs_alike(encode, num_positions)
+    return pairs[0] if pairs else None
+
+
+def _colliding_cases(seed: int) -> list[Case]:
+    whole = _whole(seed)
+    cases = []
+    for name in in_any_order(_encoders(18), seed):
+        length = whole(18, 40)
+        program = trace(_encoders(length)[name])
+        cases.append(Case({"encode": program, "num_positions": length}, f"the encoding is: {name}"))
+    return cases
+
+
+def _colliding_compare(inputs: dict[str, Any], value: Any) -> str | None:
+    pairs = _pairs_alike(inputs["encode"], inputs["num_positions"])
+    if value is None:
+        return "there are two positions that share a code" if pairs else None
+    if isinstance(value, Tensor) and value.dim() == 1 and not value.is_floating_point():
+        value = value.tolist()
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return "two positions were expected, as a tuple, or None"
+    numbers = [one.item() if isinstance(one, Tensor) and one.numel() == 1 else one for one in value]
+    if not all(type(one) is int for one in numbers):
+        return "two whole numbers were expected, or None"
+    s, t = sorted(numbers)
+    if not 0 <= s < t < inputs["num_positions"]:
+        return f"two different positions from 0 to {inputs['num_positions'] - 1} were expected"
+    if (s, t) in pairs:
         return None
-    row, column = wrong[0].tolist()
-    return f"yours is True at [{row}, {column}] and False at [{column}, {row}]"
+    return f"positions {s} and {t} have different codes" + ("" if pairs else ", as all have")
 
 
-def _bits_differ(inputs: Any, value: Tensor) -> str | None:
-    wrong = value.nonzero()
-    return f"for these yours is True at {wrong[0].tolist()}" if len(wrong) else None
+def _encoded(encode: Callable[[Tensor], Tensor], num_positions: int) -> Callable[[Normal], dict[str, Any]]:
+    program = trace(encode)
+    return lambda normal: {"encode": program, "num_positions": num_positions}
 
 
-def _all_share(inputs: Any, value: Tensor) -> str | None:
-    wrong = (~value & ~torch.eye(len(value), dtype=torch.bool)).nonzero()
-    return f"yours is False at {wrong[0].tolist()}" if len(wrong) else None
+def _two_of_them(inputs: Any, value: Any) -> str | None:
+    s, t = value
+    inside = s != t and all(0 <= one < inputs["num_positions"] for one in (s, t))
+    return None if inside else f"yours gives {s} and {t} for five positions with one and the same code"
 
 
-def _one_feature_tells(inputs: Any, value: Tensor) -> str | None:
-    return "yours says that rows 0 and 1 do share a code" if value[0, 1] or value[1, 0] else None
+def _so_far_apart(step: int) -> Callable[[Any, Any], str | None]:
+    def broken(inputs: Any, value: Any) -> str | None:
+        s, t = value
+        right = s != t and (s - t) % step == 0
+        return None if right else f"yours gives {s} and {t}"
+
+    return broken
 
 
-def _nearly_equal(normal: Normal) -> dict[str, Tensor]:
-    rows = normal(1, 4).repeat(3, 1)
-    rows[1, 2] += 0.01
-    return {"encoding": rows}
+def _the_last_two(inputs: Any, value: Any) -> str | None:
+    return None if sorted(value) == [5, 6] else f"yours gives {value[0]} and {value[1]}"
 
 
-same_code = Task(
-    "same_code",
-    _same_code,
-    {"encoding": torch.tensor([[1.0, 2.0], [3.0, 1.0], [2.0, 1.0], [1.0, 2.0]])},
-    _same_code_cases,
+colliding = Task(
+    "colliding",
+    _colliding,
+    _encoded(lambda t: _columns(t % 3), 4)(torch.randn),
+    _colliding_cases,
     laws=[
         Law(
-            "no position shares its code with itself: the diagonal is False",
+            "the two are different positions of the sequence",
             COLLIDING,
-            lambda normal: {"encoding": normal(4, 3)[[0, 1, 2, 3, 0]]},
-            _off_diagonal,
+            _encoded(lambda t: _columns(t * 0), 5),
+            _two_of_them,
         ),
         Law(
-            "if one position shares the code of another, that one shares its code, too",
+            "where a code holds the remainder of the position when divided by 4, the two differ by 4 or 8",
             COLLIDING,
-            lambda normal: {"encoding": normal(3, 2)[[0, 1, 2, 0, 1]]},
-            _both_ways,
+            _encoded(lambda t: _columns(t % 4), 10),
+            _so_far_apart(4),
         ),
         Law(
-            "no two of the eight rows 000, 100, 010, 110 and so on share a code",
+            "where only the last two of seven positions share a code, it is they",
             COLLIDING,
-            lambda normal: {"encoding": (torch.arange(8)[:, None] >> torch.arange(3) & 1).float()},
-            _bits_differ,
-        ),
-        Law(
-            "where all rows are equal, all pairs of different positions are True",
-            COLLIDING,
-            lambda normal: {"encoding": normal(1, 3).repeat(4, 1)},
-            _all_share,
-        ),
-        Law(
-            "two rows that differ by a hundredth, in one feature only, do not share a code",
-            COLLIDING,
-            _nearly_equal,
-            _one_feature_tells,
+            _encoded(lambda t: _columns(t.clamp(max=5), t * 0), 7),
+            _the_last_two,
         ),
     ],
+    compare=_colliding_compare,
 )
 
-_COMPARE_FEATURES = """0 and 1 may have all their bits but one in common, and they can be told apart by that
-    one. Compare feature by feature, and all of them."""
 
-
-@same_code.made_of(
+@colliding.made_of(
     compared={
         "any": Wrong(
             "one equal feature is taken for the same code",
@@ -346,34 +367,16 @@ _COMPARE_FEATURES = """0 and 1 may have all their bits but one in common, and th
             feature by feature.""",
             COLLIDING,
         ),
-        "lengths": Wrong(
-            "the lengths of the rows are compared",
-            """Many vectors have the same length. Compare feature by feature.""",
+        "first": Wrong(
+            "only the first feature is compared",
+            """0 and 2 have the first bit in common, and they can be told apart by the second. Compare all
+            features.""",
             COLLIDING,
         ),
-        "products": Wrong(
-            "dot products take the place of a comparison",
-            """A large dot product means that two rows point the same way, not that they are equal. Compare
-            feature by feature.""",
-            COLLIDING,
-        ),
-        "numbers": Wrong(
-            "the features are read as the bits of a number, and the numbers are compared",
-            """For bits this is right. But a table may hold other numbers: 1 + 2 * 2 and 3 + 2 * 1 are the
-            same, and the codes 1, 2 and 3, 1 are not. Compare feature by feature.""",
-            COLLIDING,
-        ),
-        "first": Wrong("only the first feature is compared", _COMPARE_FEATURES, COLLIDING),
-        "last": Wrong("only the last feature is compared", _COMPARE_FEATURES, COLLIDING),
-        "sorted": Wrong(
-            "the order of the features is not looked at",
-            """1, 0 and 0, 1 have the same numbers in them and are two codes. The first feature of one has to
-            equal the first of the other.""",
-            COLLIDING,
-        ),
-        "absolute": Wrong(
-            "the signs of the features are not looked at",
-            """1 and -1 are two numbers. Compare the features as they are.""",
+        "exact": Wrong(
+            "codes that differ by rounding only count as different",
+            """A hand that has made a full turn is back where it was, but for the sixteenth digit. `==` looks
+            at that digit; `torch.allclose` does not.""",
             COLLIDING,
         ),
         "tolerant": Wrong(
@@ -382,120 +385,80 @@ _COMPARE_FEATURES = """0 and 1 may have all their bits but one in common, and th
             that tell far positions apart. How wide is your tolerance?""",
             COLLIDING,
         ),
-        "rounded": Wrong(
-            "the features are rounded before they are compared",
-            """Bits survive that. Other encodings have their differences behind the point.""",
-            COLLIDING,
-        ),
     },
     pairs=wrongs(
         COLLIDING,
         """
-        itself: every position shares its code with itself
-            That is true of any encoding, so it tells nothing. Asked for are two *different* positions: the
-            diagonal must be False.
-        upper: each pair is told once only
-            If 0 cannot be told from 8, neither can 8 from 0: the table is the same on both sides of its
-            diagonal.
-        lower: a position is compared with earlier ones only
-            If 8 cannot be told from 0, neither can 0 from 8: the table is the same on both sides of its
-            diagonal.
         neighbours: only neighbours are compared
             Codes repeat where a count starts again, far from where it first began. Compare every position
             with every other.
-        first: all are compared with position 0 only
+        with zero: all are compared with position 0 only
             Positions 1 and 17 may share a code as well. Compare every position with every other.
         no last: the last position is left out
             It may share its code with an earlier one. Where do your loops end?
+        no first: position 0 is left out
+            It may share its code with a later one. Where do your loops begin?
+        first half: only the first half of the positions is looked at
+            A code may be long enough for the first positions and too short for the last.
+        itself: a position is compared with itself, too
+            That every position has its own code says nothing. The two must be different.
         """,
     ),
-    polarity=wrongs(
+    said=wrongs(
         COLLIDING,
         """
-        inverted: True stands where two positions can be told apart
-            You have found the positions that differ. Asked for are those that do not.
-        all differ: True stands where all features differ
-            Asked for are pairs in which none does.
-        diagonal: True and False are exchanged everywhere, the diagonal included
-            True is to mean: different positions, and the same code. Where does your `~` act?
-        """,
-    ),
-    form=wrongs(
-        COLLIDING,
-        """
-        numbers: zeros and ones come back instead of True and False
-            A yes or no is a bool: a mask can be made of it, and `~` turns it round.
-        positions: it is told which positions share a code, and not with whom
-            Asked for is a table: a row and a column for each position.
-        pairs: the pairs are listed instead of being marked in a table
-            Asked for is a table with True at these places: a row and a column for each position.
-        """,
-    ),
-    dimension=wrongs(
-        COLLIDING,
-        """
-        features: features are compared with each other, instead of positions
-            The encoding has a row for each position. Which two of the three dimensions of your comparison
-            count positions, and which one has to go?
-        middle: `all` runs over a dimension of positions
-            The comparison has three dimensions: two count positions, one counts features. `all` is to take
-            the features together. Where do they stand?
+        yes: True and False come back instead of the positions
+            Asked for are the two positions, by which anyone can see the fault.
+        code: the code that is shared comes back instead of the positions
+            Asked for are the numbers of the two positions.
+        zeros: where all positions differ, two zeros come back
+            0 and 0 are one position. If nothing is found, that is what is to be said: None.
+        empty: where all positions differ, an empty list comes back
+            An empty list is still a list. If nothing is found, that is what is to be said: None.
         """,
     ),
 )
-def any_same(encoding, *, compared="", pairs="", polarity="", form="", dimension=""):
-    code = encoding.T if dimension == "features" else encoding
-    if compared == "rounded":
-        code = code.round()
-    if compared == "absolute":
-        code = code.abs()
-    if compared == "sorted":
-        code = code.sort(-1).values
-    if compared == "first":
-        code = code[:, :1]
-    if compared == "last":
-        code = code[:, -1:]
+def any_colliding(encode, num_positions, *, compared="", pairs="", said=""):
+    codes = encode(torch.arange(num_positions))
     if compared == "sums":
-        code = code.sum(-1, keepdim=True)
-    if compared == "lengths":
-        code = code.norm(dim=-1, keepdim=True)
-    if compared == "numbers":
-        code = (code * 2 ** torch.arange(code.shape[1])).sum(-1, keepdim=True)
-    equal = code[:, None] == code
-    if compared == "tolerant":
-        equal = (code[:, None] - code).abs() < 0.01
-    if compared == "products":
-        equal = (code @ code.T == (code * code).sum(-1))[..., None]
-    reduced = 1 if dimension == "middle" else -1
-    same = equal.any(reduced) if compared == "any" else equal.all(reduced)
-    if polarity == "inverted":
-        same = ~same
-    if polarity == "all differ":
-        same = (~equal).all(reduced)
-    row, column = torch.arange(same.shape[0])[:, None], torch.arange(same.shape[1])
-    if pairs != "itself":
-        same = same & (row != column)
-    match pairs:
-        case "upper":
-            same = same.triu()
-        case "lower":
-            same = same.tril()
-        case "neighbours":
-            same = same & ((row - column).abs() == 1)
-        case "first":
-            same = same & ((row == 0) | (column == 0))
-        case "no last":
-            same = same & (row < len(same) - 1) & (column < len(same) - 1)
-    if polarity == "diagonal":
-        same = ~same
-    match form:
-        case "numbers":
-            return same.float()
-        case "positions":
-            return same.any(-1)
-        case "pairs":
-            return same.nonzero()
-    return same
+        codes = codes.sum(-1, keepdim=True)
+    if compared == "first":
+        codes = codes[:, :1]
+    apart = (codes[:, None] - codes).abs()
+    near = apart <= {"exact": 0.0, "tolerant": 0.01}.get(compared, 1e-9)
+    alike = near.any(-1) if compared == "any" else near.all(-1)
+    row, column = torch.arange(num_positions)[:, None], torch.arange(num_positions)
+    last = num_positions - 1
+    looked_at = {
+        "neighbours": column == row + 1,
+        "with zero": (row == 0) & (column > 0),
+        "no last": (row < column) & (column < last),
+        "no first": (row > 0) & (row < column),
+        "first half": (row < column) & (column < num_positions // 2),
+        "itself": row <= column,
+    }.get(pairs, row < column)
+    found = (alike & looked_at).nonzero().tolist()
+    if said == "yes":
+        return bool(found)
+    if not found:
+        return {"zeros": (0, 0), "empty": []}.get(said)
+    s, t = found[0]
+    return codes[s] if said == "code" else (s, t)
+
+
+@colliding.mistake(
+    "the loop gives its answer at the first two that it compares",
+    hint="""That these two differ does not say that all do. Only after all have been compared can it be said
+    that there are none: how far is your `return None` indented?""",
+    read=COLLIDING,
+)
+def colliding_at_once(encode, num_positions):
+    codes = encode(torch.arange(num_positions))
+    for s in range(num_positions):
+        for t in range(s + 1, num_positions):
+            if torch.allclose(codes[s], codes[t], rtol=0, atol=1e-9):
+                return s, t
+            return None
 
 
 # ---------------------------------------------------------------------------------------
@@ -640,40 +603,62 @@ def any_concatenated(x, encoding, *, turned="", order="", along="", batch="", co
     return torch.cat(parts, dim={"positions": 2, "batch": 0}.get(along, 1))
 
 
-def _add(x: Tensor, table: Tensor) -> Tensor:
-    return x + table[: x.shape[-2]]
+def _add(x: Tensor, table: Tensor, num_padding: Tensor) -> Tensor:
+    position = torch.arange(x.shape[1]) - num_padding[:, None]  # (batch, length)
+    return x + table[position.clamp(min=0)] * (position >= 0).unsqueeze(-1)
 
 
 def _add_cases(seed: int) -> list[Case]:
-    normal = normal_source(seed)
+    normal, whole = normal_source(seed), _whole(seed)
 
-    def case(batch: tuple[int, ...], length: int, dim: int, note: str, **how: Any) -> Case:
-        return Case({"x": normal(*batch, length, dim, **how), "table": normal(9, dim, **how)}, note)
+    def case(padding: list[int], length: int, dim: int, note: str, **how: Any) -> Case:
+        batch = len(padding)
+        inputs = {"x": normal(batch, length, dim, **how), "table": normal(length + 3, dim, **how)}
+        return Case(inputs | {"num_padding": torch.tensor(padding)}, note)
 
     return [
-        case((), 5, 4, "no batch"),
-        case((3,), 5, 4, "a batch"),
-        case((1,), 6, 2, "a batch of one"),
-        case((4,), 4, 4, "as many of everything"),
-        case((2, 3), 4, 5, "two batch dimensions"),
-        case((2,), 1, 3, "a single position"),
-        case((2,), 7, 3, "double precision", dtype=torch.float64),
+        case([0, 0, 0], 5, 4, "no padding"),
+        case([2, 0, 1], 5, 4, "padding of different lengths"),
+        case([whole(1, 3), whole(0, 2), whole(1, 3), whole(2, 3)], 6, 3, "every sequence padded"),
+        case([whole(1, 3)], 6, 2, "a batch of one"),
+        case([1, 3, 0, 2], 4, 4, "as many of everything"),
+        case([0, 4], 4, 3, "a sequence that is all padding"),
+        case([0, 0], 1, 3, "a single position"),
+        case([1, 2], 7, 3, "double precision", dtype=torch.float64),
     ]
 
 
-def _first_rows(inputs: Any, value: Tensor) -> str | None:
-    words = "yours gives {yours} at {place}, and the table has {expected} there"
-    return laws.is_not(value, inputs["table"][:3].expand_as(value), words)
+def _padded(*padding: int) -> Callable[[Normal], dict[str, Any]]:
+    return lambda normal: {
+        "x": normal(len(padding), 4, 2),
+        "table": normal(6, 2),
+        "num_padding": torch.tensor(padding),
+    }
 
 
-def _shorter(normal: Normal) -> list[dict[str, Tensor]]:
-    x, table = normal(4, 2), normal(6, 2)
-    return [{"x": x, "table": table}, {"x": x[:3], "table": table}]
+def _no_padding_first_rows(inputs: Any, value: Tensor) -> str | None:
+    words = "what yours adds is {yours} at {place}, and the table has {expected} there"
+    return laws.is_not(value - inputs["x"], inputs["table"][:4].expand_as(value), words)
 
 
-def _same_row_first(inputs: Any, values: list[Tensor]) -> str | None:
-    words = "at {place} yours gives {yours} with three positions and {expected} with four"
-    return laws.is_not(values[1], values[0][:3], words)
+def _padding_stays(inputs: Any, value: Tensor) -> str | None:
+    words = "at [row, feature] {place} of the second sequence yours has {yours}, and x has {expected}"
+    return laws.is_not(value[1, :3], inputs["x"][1, :3], words)
+
+
+def _row_zero_first(inputs: Any, value: Tensor) -> str | None:
+    words = "what yours adds to the first row after two of padding is {yours} at {place}, not {expected}"
+    return laws.is_not(value[1, 2] - inputs["x"][1, 2], inputs["table"][0], words)
+
+
+def _one_later(normal: Normal) -> list[dict[str, Any]]:
+    drawn = {"x": torch.zeros(1, 4, 2), "table": normal(6, 2)}
+    return [drawn | {"num_padding": torch.tensor([number])} for number in (0, 1)]
+
+
+def _moved_on(inputs: Any, values: list[Tensor]) -> str | None:
+    words = "at {place} of the later rows yours has {yours}, and one row earlier it had {expected}"
+    return laws.is_not(values[1][0, 1:], values[0][0, :-1], words)
 
 
 add_positions = Task(
@@ -681,138 +666,112 @@ add_positions = Task(
     _add,
     {
         "x": torch.tensor([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [[9.0, 8.0], [7.0, 6.0], [5.0, 4.0]]]),
-        "table": torch.tensor([[0.0, 0.0], [10.0, 50.0], [20.0, 60.0], [30.0, 70.0]]),
+        "table": torch.tensor([[10.0, 50.0], [20.0, 60.0], [30.0, 70.0], [40.0, 80.0]]),
+        "num_padding": torch.tensor([0, 1]),
     },
     _add_cases,
     laws=[
         Law(
             "a table of zeros changes nothing",
             LEARNED,
-            lambda normal: {"x": normal(3, 2), "table": torch.zeros(5, 2)},
+            lambda normal: _padded(1, 0)(normal) | {"table": torch.zeros(6, 2)},
             lambda inputs, value: laws.is_not(value, inputs["x"]),
         ),
         Law(
-            "a position gets the same row in a shorter sequence as in a longer one",
-            LEARNED,
-            _shorter,
-            _same_row_first,
-        ),
-        Law(
-            "of an x of zeros the first rows of the table are left, in every sequence of a batch",
+            "without padding every sequence gets the first rows of the table, in order",
             PER_ITEM,
-            lambda normal: {"x": torch.zeros(2, 3, 4), "table": normal(6, 4)},
-            _first_rows,
+            _padded(0, 0),
+            _no_padding_first_rows,
         ),
+        Law("rows of padding stay as they are", LEARNED, _padded(0, 3), _padding_stays),
+        Law(
+            "the first row that is no padding gets row 0 of the table",
+            LEARNED,
+            _padded(0, 2),
+            _row_zero_first,
+        ),
+        Law("one row of padding more moves what is added one row on", LEARNED, _one_later, _moved_on),
     ],
 )
 
 
 @add_positions.made_of(
-    rows={
-        "per item": Wrong(
-            "each item of the batch gets a vector of its own, the same at all its positions",
-            """You have numbered the items of the batch, not the positions in them. In code that puts
-            positions first and the batch second, the same line would be right. Which dimension holds the
-            positions here?""",
-            PER_ITEM,
-        ),
-        "whole": Wrong(
-            "the whole table is added",
-            """The table has rows for longer sequences, too. How many rows does this one need?""",
-            LEARNED,
-        ),
-        "last": Wrong(
-            "the last rows of the table are taken",
-            """The first position has row 0, however long the sequence is. Otherwise the same word at the same
-            place would get another vector in every sequence.""",
-            LEARNED,
-        ),
-        "from one": Wrong(
-            "positions are counted from 1",
-            """Row 0 of the table is never used. The first position is number 0.""",
-            LEARNED,
-        ),
-        "second dimension": Wrong(
-            "the positions are looked for in the second dimension, wherever that is",
-            """With one batch dimension in front, positions are the second. With none, or with two, they are
-            not. Count from the back.""",
-            PER_ITEM,
-        ),
-        "first dimension": Wrong(
-            "the positions are looked for in the first dimension, which in a batch counts the sequences",
-            """`len` is the size of the first dimension. In code that puts positions first, that is the length
-            of the sequences; here it is the length only where there is no batch. Count from the back.""",
-            PER_ITEM,
-        ),
-        "features": Wrong(
-            "as many rows are taken as there are features",
-            """The last dimension holds features. Positions stand in the one before it.""",
-            PER_ITEM,
-        ),
-        "one": Wrong(
-            "one row is added at all positions",
-            """Then all positions carry the same mark, and none can be told from another. You need as many
-            rows as there are positions.""",
-            LEARNED,
-        ),
-        "first row": Wrong(
-            "row 0 is added at all positions",
-            """Then all positions carry the same mark, and none can be told from another.""",
-            LEARNED,
-        ),
-        "backwards": Wrong(
-            "the rows run backwards",
-            """Position 0 gets row 0, position 1 gets row 1.""",
-            LEARNED,
-        ),
-    },
+    rows=wrongs(
+        LEARNED,
+        """
+        padding counted: the padding is counted as positions
+            The first word is at position 0, however much padding stands before it. Otherwise the same
+            sentence is told other positions in every batch.
+        from the end: rows of padding get rows from the end of the table
+            Position -1 is no position, but as an index it is the last row: Python and PyTorch say nothing.
+            What should rows of padding get?
+        row zero: rows of padding get row 0 of the table
+            Then padding looks as if it stood where the first word stands. Rows of padding are to stay as
+            they are.
+        from one: the first row that is no padding gets row 1 of the table
+            Row 0 of the table is never used. The first position is number 0.
+        first item: all sequences are taken to have as much padding as the first
+            Each sequence has its own number in `num_padding`. Line the numbers up with the batch: which
+            shape must they have?
+        behind: the padding is taken to stand behind the words
+            In this batch it stands in front, so that all sequences end together, as a model that goes on
+            writing needs it.
+        backwards: the rows run backwards
+            The first word gets row 0, the one after it row 1.
+        later: padding moves the positions up instead of down
+            Three rows of padding, and the fourth row of x is position 0: is its number larger or smaller
+            than 3?
+        per item: each sequence gets a vector of its own, the same at all its positions
+            You have numbered the sequences of the batch, not the positions in them. Which dimension holds
+            the positions? (positional#added-per-item)
+        """,
+    ),
     combined=wrongs(
         LEARNED,
         """
         concatenated: the encoding is concatenated instead of added
             That is the other way, and a good one. Here the number of features is to stay as it is.
             (positional#concatenate-or-add)
-        subtracted: the rows are subtracted instead of added
-            A network could live with that. But the sum is what was asked for.
-        multiplied: the input is multiplied by the rows instead of adding them
-            A feature of 0 would stay 0 at every position, and could carry no mark. Add.
+        zeroed: rows of padding come back as zeros
+            Nothing is added to them, and nothing is taken away. Which of the two, x or what is added, is to
+            be 0 there?
         alone: the input is missing: only rows of the table come back
             The position is added to what stands there; it does not replace it.
         scaled: the input is multiplied by the root of its number of features first
             The first Transformer did so with its words. Here the input is added as it is.
-        averaged: the mean of input and row is taken instead of the sum
-            Both would be halved. Add.
         """,
     ),
 )
-def any_added(x, table, *, rows="", combined=""):
-    length = x.shape[-2]
-    taken = {
-        "per item": lambda: table[: x.shape[0], None],
-        "whole": lambda: table,
-        "last": lambda: table[-length:],
-        "from one": lambda: table[1 : length + 1],
-        "second dimension": lambda: table[: x.shape[1]],
-        "first dimension": lambda: table[: x.shape[0]],
-        "features": lambda: table[: x.shape[-1]],
-        "one": lambda: table[length],
-        "first row": lambda: table[0],
-        "backwards": lambda: table[:length].flip(0),
-    }.get(rows, lambda: table[:length])()
+def any_added(x, table, num_padding, *, rows="", combined=""):
+    length = x.shape[1]
+    t = torch.arange(length).expand(len(x), -1)
+    padding = num_padding[:, None]
+    if rows == "first item":
+        padding = padding[:1]
+    position = {
+        "padding counted": t,
+        "from one": t - padding + 1,
+        "behind": t,
+        "backwards": length - 1 - t,
+        "later": t + padding,
+        "per item": torch.arange(len(x))[:, None].expand_as(t),
+    }.get(rows, t - padding)
+    words = t < length - padding if rows == "behind" else t >= padding
+    if rows in ("padding counted", "from the end", "row zero"):
+        words = torch.ones_like(words)
+    if rows != "from the end":
+        position = position.clamp(min=0)
+    added = table[position] * words.unsqueeze(-1)
     match combined:
         case "concatenated":
-            return torch.cat((x, taken.expand(x.shape)), dim=-1)
-        case "subtracted":
-            return x - taken
-        case "multiplied":
-            return x * taken
+            return torch.cat((x, added), dim=-1)
+        case "zeroed":
+            return (x + added) * words.unsqueeze(-1)
         case "alone":
-            return taken.expand(x.shape)
+            return added
         case "scaled":
-            return x * math.sqrt(x.shape[-1]) + taken
-        case "averaged":
-            return (x + taken) / 2
-    return x + taken
+            return x * math.sqrt(x.shape[-1]) + added
+    return x + added
 
 
 # ---------------------------------------------------------------------------------------
@@ -1089,366 +1048,246 @@ def sinusoidal_cosine_too_many(length, dim):
 
 
 # ---------------------------------------------------------------------------------------
-# Equivariance is gone
+# What the scores see of the positions
 # ---------------------------------------------------------------------------------------
 
-
-def _fixed_orders(length: int) -> dict[str, Tensor]:
-    """Permutations that one may return without asking, for a length of at least 3."""
-    places = torch.arange(length)
-
-    def exchanged(i: int, j: int) -> Tensor:
-        order = places.clone()
-        order[[i, j]] = order[[j, i]]
-        return order
-
-    return {
-        "identity": places,
-        "first two": exchanged(0, 1),
-        "reversed": places.flip(0),
-        "shifted": places.roll(1),
-        "shifted back": places.roll(-1),
-        "ends": exchanged(0, length - 1),
-        "last two": exchanged(length - 2, length - 1),
-    }
+#: Positions from 0 to this are those that the layers are used for.
+_FARTHEST = 40
 
 
-def _few(seed: int, x: Tensor, number: int) -> Callable[[Tensor], Tensor]:
-    """A function that is 1 for some three of ten orders of x, and 0 for the others and for x itself.
+def _score_functions(seed: int, dim: int, num_words: int) -> dict[str, tuple[str, Callable]]:
+    """By what they do: what they see, and the scores of words at positions; `dim` is even."""
+    normal, whole = normal_source(seed + 1), _whole(seed)
+    W_Q, W_K = normal(2, dim, dim, dtype=torch.float64) / dim**0.5
+    marked = whole(num_words + 3, _FARTHEST - 2)
+    frequency = torch.tensor([1.0, 0.3, 0.1, 0.03], dtype=torch.float64)[: dim // 2]
+    into = normal(dim, dim, dtype=torch.float64)
+    constant = normal(num_words, num_words, dtype=torch.float64)
 
-    The fixed orders are not among them. Some exchange of two neighbours is, one of two positions of
-    which the first is one, and one of which the last is one: whoever tries all such finds one.
-    """
-    length = len(x)
-    generator = torch.Generator().manual_seed(1000 * seed + number)
-    places = torch.arange(length)
+    but_first = (torch.arange(num_words) > 0)[:, None].double()
 
-    def exchanges(pairs: list[tuple[int, int]]) -> Tensor:
-        orders = places.repeat(len(pairs), 1)
-        for order, (i, j) in zip(orders, pairs, strict=True):
-            order[i], order[j] = j, i
-        return orders
+    def plain(x: Tensor) -> Tensor:
+        return (x @ W_Q) @ (x @ W_K).mT
 
-    fixed = torch.stack(list(_fixed_orders(length).values()))
-    last = length - 1
-    found = [
-        exchanges([(i, i + 1) for i in range(1, last - 1)]),
-        exchanges([(0, i) for i in range(2, last)]),
-        exchanges([(i, last) for i in range(1, last - 1)]),
-    ]
-    random = torch.rand(300, length, generator=generator).argsort(-1)
-    while True:
-        W = torch.randn(length, length, generator=generator, dtype=torch.float64)
-        threshold = W[places, random].sum(-1).quantile(0.7)
-        if (W[places, fixed].sum(-1) > threshold).any():
-            continue
-        if all((W[places, orders].sum(-1) > threshold + 1e-6).any() for orders in found):
-            break
+    def waves(t: Tensor) -> Tensor:
+        angle = t[:, None].double() * frequency
+        return torch.cat((angle.sin(), angle.cos()), -1)
 
-    def few(z: Tensor) -> Tensor:
-        which = ((z.unsqueeze(1) - x).abs().sum(-1) < 1e-4).double()  # (length, length): the row of x
-        return ((which * W).sum() > threshold).double()
+    def turned(x: Tensor, t: Tensor) -> Tensor:
+        angle = t[:, None].double() * frequency
+        cos, sin = angle.cos(), angle.sin()
+        a, b = x[:, : dim // 2], x[:, dim // 2 :]
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
-    return few
+    def offset(t: Tensor) -> Tensor:
+        return (t[:, None] - t).double()
 
-
-def _layers(seed: int, x: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Layers that are not equivariant; their numbers come from the seed and from x."""
-    length, dim = x.shape
-    normal = normal_source(seed + 1)
-    W = normal(3, dim, dim, dtype=torch.float64) / 2
-    t = torch.arange(length, dtype=torch.float64)[:, None]
-    middle = (t - (length - 1) / 2).abs()
-    features = [normal(1, dim, dtype=torch.float64) for _ in range(2)]
-
-    def attend(z: Tensor) -> Tensor:
-        return torch.softmax((z @ W[0]) @ (z @ W[1]).mT / dim**0.5, -1) @ (z @ W[2]) + z
-
-    def marked(marks: Tensor) -> Callable[[Tensor], Tensor]:
-        return lambda z: attend(z + marks * features[0])
-
-    bits = (torch.arange(length)[:, None] >> torch.arange(3) & 1).double() @ normal(
-        3, dim, dtype=torch.float64
-    )
-    row = 1 + seed % (length - 2)
-    feature = 1 + seed % (dim - 1)
-    one_feature = torch.zeros(1, dim, dtype=torch.float64)
-    one_feature[0, feature] = 1
-    numbers = {
-        name: torch.zeros(length, dim, dtype=torch.float64) for name in ("one", "balanced", "less", "little")
-    }
-    numbers["one"][row, feature] = numbers["balanced"][row, feature] = 1
-    numbers["balanced"][row - 1, feature] = -1
-    numbers["less"][:] = -1
-    numbers["little"][row] = 0.004
-    first_row, last_row = torch.zeros_like(x), torch.zeros_like(x)
-    first_row[0] = last_row[-1] = 1
-    upper = torch.ones(length, length).triu(1).bool()
-
-    def parity(z: Tensor) -> Tensor:
-        """1 if an even number of exchanges sorts the rows by their first feature, and -1 if an odd one."""
-        first = z[:, 0]
-        return torch.where(upper, (first.unsqueeze(1) - first).sign(), 1.0).prod(0).prod(0)
-
-    def noticing(place: int, added: Tensor) -> Callable[[Tensor], Tensor]:
-        return lambda z: attend(z) + _few(seed, x, place)(z) * added
+    def one(t: Tensor, place: int) -> Tensor:
+        return (t == place).double()
 
     return {
-        "attention with the binary encoding": lambda z: attend(z + bits),
-        "attention, positions numbered 0 0 1 1 2 2 ...": marked(t // 2),
-        "attention, each position marked with its distance from the middle": marked(middle),
-        "a convolution on a ring": lambda z: torch.tanh(z + 2 * z.roll(1, 0) - z.roll(-1, 0)),
-        "attention, only the two positions in the middle marked": marked((middle < 1).double()),
-        "attention, only the first position marked": marked((t == 0).double()),
-        "attention, only the last position marked": marked((t == length - 1).double()),
-        "attention, only the third position marked": marked((t == 2).double()),
-        "attention, and whether an even number of exchanges leads to an order": (
-            lambda z: attend(z) + parity(z) * features[1]
+        "no positions": ("nothing", lambda x, t: plain(x)),
+        "no positions, and some places of the matrix preferred": (
+            "nothing",
+            lambda x, t: plain(x) + constant,
         ),
-        "attention, and some orders show in one number": noticing(0, numbers["one"]),
-        "attention, and what some orders add to one row they take from another": noticing(
-            1, numbers["balanced"]
+        "a penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 2),
+        "a small penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 300),
+        "a penalty for far keys only": (
+            "distance",
+            lambda x, t: plain(x) - (offset(t).abs() - (num_words - 2)).clamp(min=0),
         ),
-        "attention, and some orders make all numbers smaller": noticing(2, numbers["less"]),
-        "attention, and some orders make all numbers larger": noticing(3, -numbers["less"]),
-        "attention, and some orders turn the sign of one feature": (
-            lambda z: attend(z) * (1 - 2 * one_feature * _few(seed, x, 4)(z))
+        "a penalty for distance, but for the first query": (
+            "distance",
+            lambda x, t: plain(x) - offset(t).abs() * but_first,
         ),
-        "attention, and some orders show a little": noticing(5, numbers["little"]),
-        "attention, and some orders show in the first row": noticing(6, first_row),
-        "attention, and some orders show in the last row": noticing(7, last_row),
+        "scores that shrink with distance": ("distance", lambda x, t: plain(x) * torch.exp(-offset(t).abs())),
+        "queries and keys turned": ("offset", lambda x, t: turned(x @ W_Q, t) @ turned(x @ W_K, t).mT),
+        "keys on one side preferred": ("offset", lambda x, t: plain(x) + offset(t).sign()),
+        "a number for each offset": ("offset", lambda x, t: plain(x) + (offset(t).clamp(-3, 3) * 2.0).sin()),
+        "only queries turned": ("position", lambda x, t: turned(x @ W_Q, t) @ (x @ W_K).mT),
+        "waves added to the words": (
+            "position",
+            lambda x, t: plain(x + waves(t) @ into),
+        ),
+        "a penalty for the distance between pairs": (
+            "position",
+            lambda x, t: plain(x) - offset(t // 2).abs(),
+        ),
+        "a penalty for the distance on a clock": ("position", lambda x, t: plain(x) - offset(t % 10).abs()),
+        "position 0 preferred": ("position", lambda x, t: plain(x) + one(t, 0)),
+        "one later position preferred": ("position", lambda x, t: plain(x) + one(t, marked)),
     }
 
 
-def _tells(layer: Callable[[Tensor], Tensor], x: Tensor, order: Tensor) -> bool:
-    return bool((layer(x[order]) - layer(x)[order]).abs().max() > 1e-6)
+def _at(length: int, start: int = 0) -> Tensor:
+    return torch.arange(start, start + length)
 
 
-def _telling_permutation(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    y = layer(x)
-    for t in range(len(x) - 1):
-        order = torch.arange(len(x))
-        order[t], order[t + 1] = t + 1, t
-        if (layer(x[order]) - y[order]).abs().max() > 1e-6:
-            return order
-    raise ValueError("layer is equivariant: expected one that is not")
+def _what_scores_see(scores: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> str:
+    def same(first: Tensor, second: Tensor) -> bool:
+        return bool((scores(x, first) - scores(x, second)).abs().max() < 1e-6)
+
+    here = _at(len(x))
+    shifted = all(same(_at(len(x), start), here) for start in range(1, _FARTHEST - len(x) + 2))
+    if not shifted:
+        return "position"
+    if not same(here.flip(0), here):
+        return "offset"
+    return "nothing" if same(here * 0, here) else "distance"
 
 
-def _telling_cases(seed: int) -> list[Case]:
+def _seeing_cases(seed: int) -> list[Case]:
     normal, whole = normal_source(seed), _whole(seed)
     cases = []
-    for name in in_any_order(_layers(0, torch.zeros(6, 3)), seed):
-        x = normal(2 * whole(3, 4), 3, dtype=torch.float64)
-        cases.append(Case({"layer": trace(_layers(seed, x)[name]), "x": x}, f"the layer is: {name}"))
+    for name in in_any_order(_score_functions(0, 4, 5), seed):
+        dim, length = 2 * whole(2, 4), whole(5, 9)
+        program = trace(_score_functions(seed, dim, length)[name][1])
+        x = normal(length, dim, dtype=torch.float64)
+        cases.append(Case({"scores": program, "x": x}, f"the layer has: {name}"))
     return cases
 
 
-def _telling_compare(inputs: dict[str, Any], value: Any) -> str | None:
-    x = inputs["x"]
-    if not isinstance(value, Tensor) or value.dtype.is_floating_point or value.dtype == torch.bool:
-        return "a permutation was expected: a list or a tensor of whole numbers"
-    if value.shape != (len(x),) or value.sort().values.tolist() != list(range(len(x))):
-        return f"a permutation of {len(x)} positions was expected: each number from 0 to {len(x) - 1} once"
-    if not _tells(inputs["layer"], x, value):
-        return (
-            f"with the permutation {value.tolist()} it makes no difference whether the input or the output "
-            "is permuted"
-        )
-    return None
+def _seen(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Normal], dict[str, Any]]:
+    program = trace(function)
+    return lambda normal: {"scores": program, "x": normal(5, 4, dtype=torch.float64)}
 
 
-def _marks(*marks: float) -> Callable[[Normal], dict[str, Any]]:
-    """A layer that adds these numbers, one for each position, and does nothing else."""
-    column = torch.tensor(marks, dtype=torch.float64)[:, None]
-    layer = trace(lambda x: x + column)
-    return lambda normal: {"layer": layer, "x": normal(len(marks), 3, dtype=torch.float64)}
+def _sees(words: str, right: str, function: Callable[[Tensor, Tensor], Tensor]) -> Law:
+    def broken(inputs: Any, value: str) -> str | None:
+        return None if value == right else f"yours says {value!r}"
+
+    return Law(f"{words} see {right!r}", SEES, _seen(function), broken)
 
 
-def _every_position(inputs: Any, value: Tensor) -> str | None:
-    missing = set(range(len(value))) - set(value.tolist())
-    return f"position {min(missing)} is not in {value.tolist()}" if missing else None
-
-
-def _told_by_marks(words: str, *marks: float) -> Law:
-    def broken(inputs: Any, value: Tensor) -> str | None:
-        order = value.tolist()
-        told = [
-            place for place in order if place not in range(len(marks)) or marks[place] != marks[order[place]]
-        ]
-        return None if told else f"for such a layer yours gives {order}"
-
-    return Law(words, GONE, _marks(*marks), broken)
-
-
-telling_permutation = Task(
-    "telling_permutation",
-    _telling_permutation,
+what_scores_see = Task(
+    "what_scores_see",
+    _what_scores_see,
     {
-        **_marks(0, 0, 10)(torch.randn),
+        "scores": trace(lambda x, t: x @ x.mT - (t[:, None] - t).abs()),
         "x": torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64),
     },
-    _telling_cases,
+    _seeing_cases,
     laws=[
-        Law("it holds every position once", GONE, _marks(0, 0, 0, 1), _every_position),
-        _told_by_marks(
-            "for a layer that knows only the last of four positions, that position moves", 0, 0, 0, 1
+        _sees("scores that are the same for all positions", "nothing", lambda x, t: x @ x.mT + t[0] * 0),
+        _sees(
+            "scores from which the distance is subtracted",
+            "distance",
+            lambda x, t: x @ x.mT - (t[:, None] - t).abs(),
         ),
-        _told_by_marks(
-            "for a layer that knows positions only as 0 0 1 1 2 2, some position changes its pair",
-            *(0, 0, 1, 1, 2, 2),
+        _sees(
+            "scores to which the number of steps from key to query is added, below 0 if the key comes later,",
+            "offset",
+            lambda x, t: x @ x.mT + (t[:, None] - t),
         ),
-        _told_by_marks(
-            "for a layer that knows only how far each of six positions is from the middle, some position "
-            "gets nearer to it",
-            *(2, 1, 0, 0, 1, 2),
+        _sees(
+            "scores to which the number of the key's position is added", "position", lambda x, t: x @ x.mT + t
         ),
     ],
-    way=AskForPermutation(),
-    compare=_telling_compare,
 )
 
 
-@telling_permutation.made_of(
-    orders=wrongs(
-        GONE,
+@what_scores_see.made_of(
+    shifts=wrongs(
+        SEES,
         """
-        without last: the exchange of the last two positions is not tried
-            One of the layers knows the last position and no other. Where does your loop end?
-        without first: the exchange of the first two positions is not tried
-            One of the layers knows the first position and no other. Where does your loop begin?
-        in pairs: only the exchanges 0 with 1, 2 with 3 and so on are tried
-            A layer that knows positions as 0 0 1 1 2 2 sees the same after each of these. Try *all*
-            neighbours.
-        fixed: a few fixed permutations are tried, such as a reversal and a shift
-            Some layers notice none of these. Every permutation can be made of exchanges of two neighbours:
-            which should be tried, then?
-        features: the features are permuted instead of the positions
-            Rows are positions. Which index of x are you permuting?
+        none: positions are never moved together
+            Offsets and distances are what does not change when all words move on by the same number of
+            positions. Do you ever move them?
+        hundred: only one large and round shift is tried
+            A clock shows the same after twelve hours, and still does not show offsets only. Try all shifts
+            that are possible, or at least odd ones as well.
+        small: only the first few shifts are tried
+            A layer may treat a later position in a way of its own. The positions go up to 40.
         """,
     ),
-    side=wrongs(
-        GONE,
+    mirror=wrongs(
+        SEES,
         """
-        unmoved: what is compared differs for every permutation and every layer
-            The output for the permuted input is to be compared with the *permuted* output for the input. An
-            equivariant layer, too, gives something else when its input is permuted.
-        agreeing: a permutation comes back to which the layer *is* equivariant
-            Asked for is one that makes a difference. Which way round is your comparison?
+        never: distance is never told from offset
+            A distance has no sign: turn the order of the positions round, and every distance stays what it
+            was. What becomes of the offsets?
+        always: whatever stays under shifts is taken for distance
+            Rotary stays under shifts, too, and knows before from after. Turn the order of the positions
+            round: do the scores stay?
         """,
     ),
-    compared=COMPARED,
-    tolerance=TOLERANCES,
-    form=wrongs(
-        GONE,
+    nothing=wrongs(
+        SEES,
         """
-        pair: the two positions come back that are to be exchanged, and not the whole permutation
-            A permutation of six positions has six numbers: where each row is taken from.
-        yes: True comes back instead of the permutation
-            Asked for is the permutation itself, not whether there is one.
-        rows: the permuted input comes back instead of the permutation
-            Asked for are the numbers by which x was permuted.
+        never: a layer that sees nothing is not told from the others
+            What does not depend on positions at all stays under shifts and reversals, too. Put all the
+            words at one and the same position: do the scores change?
+        under shifts: what stays under shifts is taken for nothing
+            Scores that see distances or offsets stay under shifts as well. Which change of the positions
+            changes distances?
+        """,
+    ),
+    compared=wrongs(
+        SEES,
+        """
+        exactly: differences by rounding count
+            Rotary gives the same scores after a shift but for the last digits. `==` and `torch.equal` look
+            at those.
+        loosely: small differences do not count
+            One layer has a small penalty, some thousandths for a step. Rounding is ten digits farther back:
+            the scores are of float64.
+        sums: only the sum of the scores is compared
+            What one score gains another may lose. Compare score by score.
+        first: only the scores of the first query are compared
+            Other queries may see what the first does not. Compare all scores.
+        """,
+    ),
+    moved=wrongs(
+        SEES,
+        """
+        words: the words are moved instead of the positions
+            The words stay what they are. It is the second argument of `scores` that is to change.
+        """,
+    ),
+    said=wrongs(
+        SEES,
+        """
+        plural: the words for the answers are not those of the task
+            The four answers are "nothing", "distance", "offset" and "position", written like that.
+        exchanged: offset and distance are exchanged
+            A distance is the same on both sides. An offset has a sign.
         """,
     ),
 )
-def any_telling(layer, x, *, orders="", side="", compared="", tolerance="", form=""):
-    length = x.shape[1] if orders == "features" else len(x)
-    first, last, step = (
-        orders == "without first",
-        length - 1 - (orders == "without last"),
-        1 + (orders == "in pairs"),
-    )
-    places = torch.arange(length)
-    tried = []
-    for t in range(first, last, step):
-        order = places.clone()
-        order[t], order[t + 1] = t + 1, t
-        tried.append((order, (t, t + 1)))
-    if orders == "fixed":
-        tried = [(tried[0][0], (0, 1)), (places.flip(0), (0, -1)), (places.roll(1), (0, 1))]
-    y = layer(x)
-    for order, pair in tried:
-        z = x[:, order] if orders == "features" else x[order]
-        moved, expected = layer(z), y
-        if side == "":
-            expected = y[:, order] if orders == "features" else y[order]
-        if side == "agreeing":
-            expected = y[order]
-        if _agree(moved, expected, compared, tolerance) == (side == "agreeing"):
-            return {"pair": list(pair), "yes": True, "rows": z}.get(form, order)
+def any_seeing(scores, x, *, shifts="", mirror="", nothing="", compared="", moved="", said=""):
+    length = len(x)
+    here = torch.arange(length)
 
+    def scores_at(positions):
+        if moved == "words":
+            return scores(x[positions % length], here)
+        return scores(x, positions)
 
-def telling_identity(layer, x):
-    return torch.arange(len(x))
+    def same(first, second):
+        one, other = scores_at(first), scores_at(second)
+        if compared == "sums":
+            one, other = one.sum(), other.sum()
+        if compared == "first":
+            one, other = one[0], other[0]
+        tolerance = {"exactly": 0.0, "loosely": 0.05}.get(compared, 1e-6)
+        return bool((one - other).abs().max() <= tolerance)
 
-
-def telling_first_two(layer, x):
-    return torch.tensor([1, 0, *range(2, len(x))])
-
-
-def telling_reversed(layer, x):
-    return torch.arange(len(x)).flip(0)
-
-
-def telling_shifted(layer, x):
-    return torch.arange(len(x)).roll(1)
-
-
-def telling_shifted_back(layer, x):
-    return torch.arange(len(x)).roll(-1)
-
-
-def telling_ends(layer, x):
-    return torch.tensor([len(x) - 1, *range(1, len(x) - 1), 0])
-
-
-def telling_last_two(layer, x):
-    return torch.tensor([*range(len(x) - 2), len(x) - 1, len(x) - 2])
-
-
-for _function, _label, _hint in (
-    (
-        telling_identity,
-        "the identity, which leaves everything where it is",
-        "If nothing is moved, no layer can show that it knows where things were.",
-    ),
-    (
-        telling_first_two,
-        "always the first two positions are exchanged, whatever the layer",
-        """A layer may know some positions and not others: if the first two look alike to it, exchanging
-        them tells nothing. Ask the layer about more exchanges than one.""",
-    ),
-    (
-        telling_reversed,
-        "always the order is reversed, whatever the layer",
-        """A layer that sees how far each position is from the middle sees the same after the reversal. Ask
-        the layer about more permutations than one.""",
-    ),
-    (
-        telling_shifted,
-        "always everything is shifted by one, whatever the layer",
-        """A convolution on a ring does the same everywhere: shift its input, and its output is shifted. Ask
-        the layer about more permutations than one.""",
-    ),
-    (
-        telling_shifted_back,
-        "always everything is shifted back by one, whatever the layer",
-        """A convolution on a ring does the same everywhere: shift its input, and its output is shifted. Ask
-        the layer about more permutations than one.""",
-    ),
-    (
-        telling_ends,
-        "always the first and the last position are exchanged, whatever the layer",
-        """The two ends of a sequence can look alike to a layer, which still tells others apart. Ask the
-        layer about more permutations than one.""",
-    ),
-    (
-        telling_last_two,
-        "always the last two positions are exchanged, whatever the layer",
-        """A layer may know some positions and not others: if the last two look alike to it, exchanging them
-        tells nothing. Ask the layer about more exchanges than one.""",
-    ),
-):
-    telling_permutation.mistake(_label, hint=_hint, read=GONE)(_function)
+    tried = {"none": [], "hundred": [20], "small": [1, 2, 3]}.get(shifts, range(1, 42 - length))
+    stays = all(same(here + shift, here) for shift in tried)
+    turned = same(here.flip(0), here)
+    blind = same(here * 0, here)
+    if not stays:
+        found = "position"
+    elif nothing == "under shifts":
+        found = "nothing"
+    elif mirror == "always" or (turned and mirror != "never"):
+        found = "nothing" if blind and nothing != "never" else "distance"
+    else:
+        found = "nothing" if blind and mirror == "never" and nothing != "never" else "offset"
+    if said == "plural":
+        return found + "s"
+    return {"offset": "distance", "distance": "offset"}.get(found, found) if said == "exchanged" else found
 
 
 # ---------------------------------------------------------------------------------------
@@ -1660,208 +1499,6 @@ def rotary_single_precision(x, positions):
 # ---------------------------------------------------------------------------------------
 # ALiBi
 # ---------------------------------------------------------------------------------------
-
-
-def _alibi_slopes_cases(seed: int) -> list[Case]:
-    whole = _whole(seed)
-    return [
-        Case({"num_heads": 8}, "eight heads"),
-        Case({"num_heads": 16}, "more heads"),
-        Case({"num_heads": 2}, "fewer heads"),
-        Case({"num_heads": 12}, "no power of two"),
-        Case({"num_heads": whole(17, 31)}, "no power of two, and more"),
-        Case({"num_heads": 3}, "three heads"),
-        Case({"num_heads": 1}, "a single head"),
-    ]
-
-
-def _below_one(inputs: Any, value: Tensor) -> str | None:
-    wrong = ~((value > 0) & (value < 1))
-    place = wrong.nonzero()
-    return f"yours has {value[place[0, 0]]:.4g} at [{int(place[0, 0])}]" if len(place) else None
-
-
-def _last_slope(inputs: Any, value: Tensor) -> str | None:
-    return laws.is_not(value[-1], torch.tensor(2.0**-8), "of 16 heads yours gives the last {yours}")
-
-
-def _same_factor(inputs: Any, value: Tensor) -> str | None:
-    factors = value[1:] / value[:-1]
-    words = "of 8 heads in yours the first factor is {expected}, and the one at {place} is {yours}"
-    return laws.is_not(factors, factors[:1].expand_as(factors), words)
-
-
-def _heads(*numbers: int) -> Callable[[Normal], list[dict[str, int]]]:
-    return lambda normal: [{"num_heads": number} for number in numbers]
-
-
-def _smaller_first(inputs: Any, values: list[Tensor]) -> str | None:
-    words = "of 6 heads yours has {yours} at {place}, and of 4 heads {expected}"
-    return laws.is_not(values[1][:4], values[0], words)
-
-
-def _others_of_double(inputs: Any, values: list[Tensor]) -> str | None:
-    for slope in values[1][4:].tolist():
-        if not any(math.isclose(slope, other, rel_tol=1e-4) for other in values[0].tolist()):
-            return f"of 6 heads yours has {slope:.4g}, which is not among your slopes of 8 heads"
-    return None
-
-
-def _no_slope_twice(inputs: Any, value: Tensor) -> str | None:
-    ordered = value.sort().values
-    equal = torch.isclose(ordered[1:], ordered[:-1], 1e-4).nonzero()
-    return f"of 7 heads yours gives {ordered[int(equal[0])]:.4g} to two" if len(equal) else None
-
-
-alibi_slopes = Task(
-    "alibi_slopes",
-    positional.alibi_slopes,
-    {"num_heads": 6},
-    _alibi_slopes_cases,
-    laws=[
-        Law("all slopes lie between 0 and 1", ALIBI, lambda normal: {"num_heads": 8}, _below_one),
-        Law(
-            "for a power of two each slope is the one before times the same factor",
-            ALIBI,
-            lambda normal: {"num_heads": 8},
-            _same_factor,
-        ),
-        Law(
-            "for a power of two the last slope is 1/256, which is 0.003906",
-            ALIBI,
-            lambda normal: {"num_heads": 16},
-            _last_slope,
-        ),
-        Law("no two heads have the same slope", ALIBI, lambda normal: {"num_heads": 7}, _no_slope_twice),
-        Law("the slopes of 6 heads begin with those of 4 heads", ALIBI, _heads(4, 6), _smaller_first),
-        Law(
-            "the last two slopes of 6 heads are found among those of 8 heads",
-            ALIBI,
-            _heads(8, 6),
-            _others_of_double,
-        ),
-    ],
-    exact_dtype=True,
-)
-
-
-@alibi_slopes.made_of(
-    geometric=wrongs(
-        ALIBI,
-        """
-        from zero: the first slope is 1: heads are counted from 0
-            Heads are counted from 1 here. For eight heads the first slope is one half, and the last is 2 to
-            the power of -8.
-        halved: every slope is half of the one before, whatever the number of heads
-            That is right for eight heads. With 16 the slopes lie closer together, with two farther apart:
-            the last slope of any power of two is 2 to the power of -8.
-        linear: the slopes are evenly spaced
-            Each slope is the one before *times* a factor, not minus a number.
-        not divided: the exponent is not divided by the number of heads
-            The last exponent is -8, for any power of two. Yours goes on far beyond.
-        growing: the exponent is positive
-            The slopes are 2 to the power of a *negative* number: at most 1, and falling.
-        base e: the base is wrong: e instead of 2
-            `exp` is a power of e. The formula has a power of 2.
-        reciprocal: the exponent is the inverse: the number of heads stands above, and the head below
-            In -8h/H the number of the head stands above the fraction bar. For 8 heads the exponents are -1,
-            -2, -3 and so on.
-        backwards: the flattest slope comes first
-            Head 1 has the steepest slope: for eight heads one half.
-        whole: the exponents are rounded to whole numbers
-            With 16 heads the exponents are halves: -1/2, -1, -3/2. `//` rounds them.
-        """,
-    ),
-    between=wrongs(
-        ALIBI,
-        """
-        plain: the formula for powers of two is used for all head counts
-            It gives slopes for any number, and reasonable ones. But the authors' program has others if the
-            number of heads is no power of two, and so has this task: read on after the formula.
-        wrong places: the slopes in between are taken from the wrong places: they are the old ones once more
-            Every second slope of the doubled number of heads is one that you have already. Print both lists
-            for 2 and 4. Which ones are new?
-        without a step: the slopes in between are taken one after the other
-            Of the slopes for twice as many heads every second one is there already. Write down those for 2
-            and for 4 heads: which are new?
-        cut off: the slopes are those of the next larger power of two, cut off
-            You go up to the next power of two and take its first slopes. Go down to the next smaller one,
-            take all its slopes, and fill up what is missing.
-        every second: every second slope of the next larger power of two comes first, then the others
-            What comes first is all the slopes of the smaller power of two: every second of the larger
-            one's, but from the *second* on.
-        last: the slopes in between are taken from the end
-            Of the slopes that are new, the first are taken, as many as are needed.
-        double of the heads: the slopes in between are those of twice as many heads as are asked for
-            It is the power of two that is doubled, so that the new slopes lie between the old ones.
-        missing: the slopes of the smaller power of two are all that comes back
-            Each head needs a slope. What is missing comes from twice as many heads.
-        all: more slopes come back than there are heads
-            Only as many are taken from the doubled number of heads as are missing.
-        """,
-    ),
-    order=wrongs(
-        ALIBI,
-        """
-        sorted: the slopes are sorted
-            The right slopes, in another order. The slopes in between come last, behind those of the power
-            of two, as in the code that goes with the paper. A trained head needs its own slope.
-        new first: the slopes in between come first
-            They come last, behind those of the power of two.
-        """,
-    ),
-    sign=wrongs(
-        ALIBI,
-        """
-        negative: the slopes are negative
-            The minus sign is in the bias, which is minus slope times distance. The slopes themselves are
-            positive.
-        exponents: the exponents come back, and not the powers of 2
-            -8h/H is what 2 is raised to.
-        """,
-    ),
-)
-def any_slopes(num_heads, *, geometric="", between="", order="", sign=""):
-    power = 2 ** (num_heads.bit_length() - 1)
-
-    def series(number):
-        h = torch.arange(1, number + 1).double()
-        slopes = {
-            "from zero": 2.0 ** (-8 * (h - 1) / number),
-            "halved": 2.0**-h,
-            "linear": 1 - h / (number + 1),
-            "not divided": 2.0 ** (-8 * h),
-            "growing": 2.0 ** (8 * h / number),
-            "base e": (-8 * h / number).exp(),
-            "reciprocal": 2.0 ** (-8 * number / h),
-            "backwards": 2.0 ** (-8 * h / number).flip(0),
-            "whole": 2.0 ** (-8 * h / number).floor(),
-        }.get(geometric, 2.0 ** (-8 * h / number))
-        return slopes.float()
-
-    own, double = series(power), series(2 * power)
-    missing = num_heads - power
-    rest = {
-        "wrong places": double[1::2],
-        "without a step": double,
-        "last": double[0::2][power - missing :],
-        "double of the heads": series(2 * num_heads)[0::2],
-        "missing": own[:0],
-        "all": double[0::2],
-    }.get(between, double[0::2])
-    if between != "all":
-        rest = rest[:missing]
-    slopes = torch.cat((rest, own) if order == "new first" else (own, rest))
-    if between == "plain":
-        slopes = series(num_heads)
-    if between == "cut off":
-        slopes = series(2 ** (num_heads - 1).bit_length())[:num_heads]
-    if between == "every second":
-        larger = series(2 ** (num_heads - 1).bit_length())
-        slopes = torch.cat((larger[0::2], larger[1::2]))[:num_heads] if missing else own
-    if order == "sorted":
-        slopes = slopes.sort(descending=True).values
-    return -slopes if sign == "negative" else slopes.log2() if sign == "exponents" else slopes
 
 
 def _alibi_bias(slopes: Tensor, num_queries: int, num_keys: int) -> Tensor:
@@ -2088,3 +1725,368 @@ def any_bias(slopes, num_queries, num_keys, *, sign="", distance="", aligned="",
         case "batch":
             return bias[None]
     return bias
+
+
+# ---------------------------------------------------------------------------------------
+# Before the experiment, and after it
+# ---------------------------------------------------------------------------------------
+
+
+def _blind_error(height: Tensor, partner: Tensor) -> float:
+    others = (height.sum(-1, keepdim=True) - height) / (height.shape[-1] - 1)
+    guess, target = (height + others) / 2, (height + height[:, partner]) / 2
+    return (guess - target).square().mean().item()
+
+
+def _partners(length: int, kind: str) -> Tensor:
+    t = torch.arange(length)
+    return {"neighbours": t ^ 1, "halves": (t + length // 2) % length, "mirror": length - 1 - t}[kind]
+
+
+def _blind_error_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+
+    def case(num: int, length: int, kind: str, note: str, **how: Any) -> Case:
+        height = 13 + 7 * normal(num, length, **how)
+        return Case({"height": height, "partner": _partners(length, kind)}, note)
+
+    return [
+        case(50, 6, "neighbours", "neighbours are partners"),
+        case(1, 4, "neighbours", "one sequence"),
+        case(20, 8, "halves", "partners half a sequence apart"),
+        case(9, 4, "mirror", "the first with the last"),
+        case(30, 10, "mirror", "double precision", dtype=torch.float64),
+    ]
+
+
+def _heights(normal: Normal) -> dict[str, Tensor]:
+    return {"height": 5 + 3 * normal(4, 6), "partner": _partners(6, "neighbours")}
+
+
+blind_error = Task(
+    "blind_error",
+    _blind_error,
+    {
+        "height": torch.tensor([[1.0, 3.0, 5.0, 9.0], [2.0, 2.0, 8.0, 8.0]]),
+        "partner": torch.tensor([1, 0, 3, 2]),
+    },
+    _blind_error_cases,
+    laws=[
+        Law(
+            "with heights that are all the same the error is 0",
+            BLIND,
+            lambda normal: {"height": torch.full((3, 4), 7.0), "partner": _partners(4, "neighbours")},
+            lambda inputs, value: None if abs(value) < 1e-6 else f"yours is {value:.4g}",
+        ),
+        Law(
+            "with two positions the error is 0: there is only one other",
+            BLIND,
+            lambda normal: {"height": 5 + 3 * normal(4, 2), "partner": torch.tensor([1, 0])},
+            lambda inputs, value: None if abs(value) < 1e-6 else f"yours is {value:.4g}",
+        ),
+        laws.stays(
+            "making all heights larger by 10 leaves the error as it is",
+            BLIND,
+            _heights,
+            lambda drawn, normal: {"height": drawn["height"] + 10},
+            lambda value: round(float(value), 3),
+        ),
+        Law(
+            "twice the heights give four times the error",
+            BLIND,
+            lambda normal: [(drawn := _heights(normal)), drawn | {"height": 2 * drawn["height"]}],
+            lambda inputs, values: (
+                None
+                if math.isclose(values[1], 4 * values[0], rel_tol=1e-3)
+                else f"yours goes from {values[0]:.4g} to {values[1]:.4g}"
+            ),
+        ),
+    ],
+)
+
+
+@blind_error.made_of(
+    guess=wrongs(
+        BLIND,
+        """
+        own: the guess is the position's own height
+            Its own height is half of the target, and certain. The other half is somebody's, and something
+            is known of it: what?
+        all: the partner is guessed as the mean of all heights, its own included
+            Nobody is its own partner. The mean is to be taken over the others: there is one less of them.
+        mean only: the guess is a mean of heights, and forgets that half of the target is known
+            A position knows its own height, and that is half of its target. Only the other half is to be
+            guessed.
+        over sequences: the partner is guessed as the mean over the sequences of the batch
+            What other sequences hold is nothing to this one. The mean is over the other positions of the
+            same sequence.
+        knows: the guess knows the partner
+            Then there is no error. Who is blind to order sees the other heights and not which of them is
+            the partner's.
+        """,
+    ),
+    target=wrongs(
+        BLIND,
+        """
+        partner: the target is the partner's height
+            The target of both is their mean.
+        kind: the target is the mean of all heights
+            The target is the mean of two: the position's own height and its partner's.
+        """,
+    ),
+    error=wrongs(
+        BLIND,
+        """
+        absolute: the mean of the absolute differences is taken
+            The loss of the network is the mean *squared* error, and it is that which you predict.
+        root: the root of the mean squared error is taken
+            The loss of the network is the mean squared error itself.
+        summed: the squared errors are summed
+            The mean does not depend on how many sequences there are; the sum does.
+        first: only the error of the first position is taken
+            The network is judged at all its positions.
+        """,
+    ),
+    form=wrongs(
+        BLIND,
+        """
+        each: the error of each sequence comes back
+            One number is asked for: the mean over all sequences and all positions.
+        """,
+    ),
+)
+def any_blind(height, partner, *, guess="", target="", error="", form=""):
+    length = height.shape[1]
+    total = height.sum(1, keepdim=True)
+    other = (total - height) / (length - 1)
+    wanted = {
+        "partner": height[:, partner],
+        "kind": (total / length).expand_as(height),
+    }.get(target, (height + height[:, partner]) / 2)
+    guessed = {
+        "own": height,
+        "all": (height + total / length) / 2,
+        "mean only": (total / length).expand_as(height),
+        "over sequences": (height + height.mean(0)) / 2,
+        "knows": (height + height[:, partner]) / 2,
+    }.get(guess, (height + other) / 2)
+    wrong = guessed - wanted
+    if error == "first":
+        wrong = wrong[:, :1]
+    wrong = wrong.abs() if error == "absolute" else wrong**2
+    if form == "each":
+        return wrong.mean(1)
+    mean = wrong.sum() if error == "summed" else wrong.mean()
+    return (mean.sqrt() if error == "root" else mean).item()
+
+
+ANSWERS = ("not told", "items numbered", "positions confused", "not used", "used")
+
+
+def _explain_run(loss: Tensor, blind: float, alike: Tensor) -> str:
+    def same(first: Tensor, second: Tensor) -> Tensor:
+        return (first - second).abs() < 1e-6
+
+    if same(alike, alike[:1, :1]).all():
+        return "not told"
+    if same(alike, alike[:, :1]).all():
+        return "items numbered"
+    pairs = same(alike[:, :, None], alike[:, None]).any(0)  # (positions, positions)
+    if pairs.triu(1).any():
+        return "positions confused"
+    last = loss[-(len(loss) // 4) :].mean()
+    return "used" if last < blind / 2 else "not used"
+
+
+def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
+    """Records of runs, each with what is special about it."""
+    normal, whole = normal_source(seed), _whole(seed)
+    blind = float(whole(80, 120)) / 10
+    end = torch.linspace(0, 1, 20)
+
+    def falling(to: float) -> Tensor:
+        return to + (2.5 * blind - to) * torch.exp(-12 * end) + 0.01 * normal(20)
+
+    low, stuck, halfway = falling(0.1 * blind), falling(blind), falling(0.75 * blind)
+    dip, peak, rising = stuck.clone(), low.clone(), low.clone()
+    dip[-1], dip[7] = 0.2 * blind, 0.1 * blind
+    peak[-1] = 2 * blind
+    rising[10:] = 1.2 * blind
+
+    def outputs(batch: int, length: int) -> Tensor:
+        """One number for each position, all different, in every sequence."""
+        number = torch.arange(length).double() + 0.1 * torch.rand(1, generator=_generator(seed)).double()
+        return number[torch.randperm(length, generator=_generator(seed))].expand(batch, length).clone()
+
+    def rounded(x: Tensor) -> Tensor:
+        return x + 1e-11 * normal(*x.shape, dtype=torch.float64)
+
+    batch, length = whole(3, 5), whole(7, 12)
+    told = outputs(batch, length)
+    far, near, ends = told.clone(), told.clone(), told.clone()
+    far[:, -1] = far[:, 0]
+    near[:, 3] = near[:, 2]
+    ends[:, 2:-2] = 5.0
+    items = torch.arange(batch).double()[:, None].expand(batch, length)
+    faint = 1e-3 * told
+    records = {
+        "told and used": (low, told),
+        "nothing told, and stuck": (stuck, torch.full((batch, length), 4.0).double()),
+        "nothing told, and the error low all the same": (low, torch.full((batch, length), 4.0).double()),
+        "sequences numbered": (stuck, items),
+        "first and last confused": (halfway, far),
+        "two neighbours confused, and the error low": (low, near),
+        "only the ends told apart": (stuck, ends),
+        "told faintly, and not used": (stuck, faint),
+        "told, and the last number low": (dip, told),
+        "told, and the last number high": (peak, told),
+        "told, and at last three quarters of the prediction": (halfway, told),
+        "told, and unlearned again": (rising, told),
+        "as many sequences as positions": (low, outputs(length, length)),
+    }
+    return [
+        (name, {"loss": loss, "blind": blind, "alike": rounded(alike)})
+        for name, (loss, alike) in records.items()
+    ]
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _explain_cases(seed: int) -> list[Case]:
+    records = dict(_records(seed))
+    return [Case(records[name], name) for name in in_any_order(records, seed)]
+
+
+def _record(name: str) -> Callable[[Normal], dict[str, Any]]:
+    return lambda normal: dict(_records(0))[name]
+
+
+def _says(words: str, right: str, name: str) -> Law:
+    def broken(inputs: Any, value: str) -> str | None:
+        return None if value == right else f"yours says {value!r}"
+
+    return Law(f"{words}, {right!r} is said", DIAGNOSED, _record(name), broken)
+
+
+explain_run = Task(
+    "explain_run",
+    _explain_run,
+    {
+        "loss": torch.tensor([20.0, 12.0, 6.0, 4.0, 3.0, 2.0, 2.0, 1.0]),
+        "blind": 10.0,
+        "alike": torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]], dtype=torch.float64),
+    },
+    _explain_cases,
+    laws=[
+        _says("where all numbers of `alike` are the same", "not told", "nothing told, and stuck"),
+        _says("where only the rows of `alike` differ", "items numbered", "sequences numbered"),
+        _says(
+            "where a sequence has the same number at its first and its last position",
+            "positions confused",
+            "first and last confused",
+        ),
+        _says(
+            "where all positions differ and the loss stays at `blind`",
+            "not used",
+            "told faintly, and not used",
+        ),
+        _says("where all positions differ and the loss falls far below `blind`", "used", "told and used"),
+    ],
+)
+
+
+@explain_run.made_of(
+    ending=wrongs(
+        DIAGNOSED,
+        """
+        last: only the last number of the loss is looked at
+            A single batch may be easy or hard. The mean of the last quarter says where the run has come.
+        least: the smallest loss is looked at
+            One easy batch in the middle, or a run that has unlearned everything, would count as a success.
+            The mean of the last quarter says where the run has come.
+        whole: the mean of the whole loss is looked at
+            It holds the beginning, too, where nothing was learned yet. Where does the last quarter begin?
+        first: the first quarter is looked at instead of the last
+            At the beginning no run has learned anything. Where does the last quarter begin?
+        """,
+    ),
+    threshold=wrongs(
+        DIAGNOSED,
+        """
+        blind: any loss below the prediction counts as used
+            A loss a little below may be chance, or a network that has found out about the ends only. Asked
+            for is less than half.
+        absolute: the loss is compared with a fixed number, and not with the prediction
+            Which loss is low depends on the problem: that is why `blind` is handed over.
+        """,
+    ),
+    same=wrongs(
+        DIAGNOSED,
+        """
+        exactly: numbers that differ by rounding count as different
+            A network rounds, and not always in the same way. Less than a millionth is no difference here.
+        loosely: small differences are taken for none
+            A faint encoding makes faint differences, and yet it has been told. Only less than a millionth
+            is no difference.
+        """,
+    ),
+    confused=wrongs(
+        DIAGNOSED,
+        """
+        neighbours: only neighbouring positions are compared
+            Codes repeat where a count starts again: the first and the last position may be the ones.
+            Compare every position with every other.
+        with first: all positions are compared with the first only
+            Any two positions may be confused. Compare every position with every other.
+        forgotten: confused positions are never looked for
+            A network may be told something and not all: some positions get the same number. And the loss
+            may be low all the same.
+        """,
+    ),
+    order=wrongs(
+        DIAGNOSED,
+        """
+        loss first: a low loss is called used before anything else is looked at
+            A low loss says that the problem could be solved, and not that positions were told. Some
+            problems do not need them. The order of the five answers is the order in which to ask.
+        rows and columns: sequences and positions are exchanged
+            A row of `alike` is a sequence, and a column is a position.
+        items forgotten: it is never asked whether the sequences are numbered
+            If the numbers change from sequence to sequence and not from position to position, something was
+            told, but not the position.
+        """,
+    ),
+)
+def any_explained(loss, blind, alike, *, ending="", threshold="", same="", confused="", order=""):
+    limit = {"exactly": 1e-15, "loosely": 0.01}.get(same, 1e-6)
+
+    def all_same(first, second):
+        return bool(((first - second).abs() < limit).all())
+
+    quarter = len(loss) // 4
+    end = {
+        "last": loss[-1],
+        "least": loss.min(),
+        "whole": loss.mean(),
+        "first": loss[:quarter].mean(),
+    }.get(ending, loss[-quarter:].mean())
+    used = bool(end < {"blind": blind, "absolute": 1.0}.get(threshold, blind / 2))
+    if order == "loss first" and used:
+        return "used"
+    if order == "rows and columns":
+        alike = alike.mT
+    if all_same(alike, alike[:1, :1]):
+        return "not told"
+    if all_same(alike, alike[:, :1]) and order != "items forgotten":
+        return "items numbered"
+    row = alike[0]
+    pairs = ((row[:, None] - row).abs() < limit).triu(1)
+    if confused == "neighbours":
+        pairs = pairs.diagonal(1)
+    if confused == "with first":
+        pairs = pairs[0]
+    if confused != "forgotten" and pairs.any():
+        return "positions confused"
+    return "used" if used else "not used"

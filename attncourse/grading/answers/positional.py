@@ -30,41 +30,42 @@ def binary_encoding__loops(n):
     return torch.tensor(columns).T
 
 
-def same_code__comparison(encoding):
-    same = (encoding[:, None] == encoding[None]).all(dim=-1)
-    return same & ~torch.eye(len(encoding), dtype=torch.bool)
+# Positions that share a code ------------------------------------------------------------
 
 
-def same_code__loops(encoding):
-    length = len(encoding)
-    result = torch.zeros(length, length, dtype=torch.bool)
-    for i in range(length):
-        for j in range(length):
-            result[i, j] = i != j and torch.equal(encoding[i], encoding[j])
-    return result
+def colliding__two_loops(encode, num_positions):
+    codes = encode(torch.arange(num_positions))
+    for s in range(num_positions):
+        for t in range(s + 1, num_positions):
+            if torch.allclose(codes[s], codes[t], rtol=0, atol=1e-8):
+                return s, t
+    return None
 
 
-def same_code__distinct_rows(encoding):
-    _, which = encoding.unique(dim=0, return_inverse=True)
-    return (which[:, None] == which).fill_diagonal_(False)
+def colliding__all_at_once(encode, num_positions):
+    codes = encode(torch.arange(num_positions))
+    apart = (codes[:, None] - codes).abs().amax(dim=-1)
+    pairs = (apart < 1e-6).triu(1).nonzero()
+    return tuple(pairs[0].tolist()) if len(pairs) else None
 
 
-def same_code__largest_difference(codes):
-    difference = (codes.unsqueeze(0) - codes.unsqueeze(1)).abs().amax(-1)
-    difference.fill_diagonal_(1.0)
-    return difference == 0
+def colliding__position_by_position(encode, num_positions):
+    known = []
+    for t in range(num_positions):
+        code = encode(torch.tensor([t]))[0].tolist()
+        for s, other in enumerate(known):
+            if all(math.isclose(a, b, abs_tol=1e-9) for a, b in zip(code, other, strict=True)):
+                return [t, s]
+        known.append(code)
 
 
-def same_code__within_rounding(encoding):
-    same = torch.isclose(encoding[:, None], encoding[None]).all(-1)
-    same.fill_diagonal_(False)
-    return same
-
-
-def same_code__distances(encoding):
-    length = len(encoding)
-    distance = (encoding[:, None] - encoding).square().sum(-1).sqrt()
-    return (distance < 1e-6) & (torch.arange(length)[:, None] != torch.arange(length))
+def colliding__distances(encode, num_positions):
+    codes = encode(torch.arange(num_positions))
+    distance = (codes[:, None] - codes).square().sum(-1).sqrt()
+    distance.fill_diagonal_(math.inf)
+    place = distance.argmin()
+    if distance.flatten()[place] < 1e-6:
+        return torch.tensor([place // num_positions, place % num_positions])
 
 
 # Concatenated and added -----------------------------------------------------------------
@@ -90,19 +91,31 @@ def concatenate_positions__item_by_item(x, encoding):
     return torch.stack([torch.vstack((item, encoding.T)) for item in x])
 
 
-def add_positions__slice(x, table):
-    return x + table[: x.shape[-2]]
+def add_positions__where(x, table, num_padding):
+    position = torch.arange(x.shape[1]) - num_padding[:, None]
+    is_word = (position >= 0)[..., None]
+    return torch.where(is_word, x + table[position.clamp(min=0)], x)
 
 
-def add_positions__look_up(x, table):
-    return torch.nn.functional.embedding(torch.arange(x.size(-2)), table) + x
-
-
-def add_positions__loop(x, table):
+def add_positions__sequence_by_sequence(x, table, num_padding):
     output = x.clone()
-    for t in range(x.shape[-2]):
-        output[..., t, :] += table[t]
+    for b, p in enumerate(num_padding.tolist()):
+        output[b, p:] += table[: x.shape[1] - p]
     return output
+
+
+def add_positions__a_table_with_zeros_in_front(x, table, num_padding):
+    length = x.shape[1]
+    longer = torch.cat((torch.zeros_like(table[:1]).expand(length, -1), table))
+    rows = length + torch.arange(length) - num_padding.unsqueeze(1)
+    return x + longer[rows]
+
+
+def add_positions__parts(x, table, num_padding):
+    rows = []
+    for sequence, p in zip(x, num_padding, strict=True):
+        rows.append(torch.cat((sequence[:p], sequence[p:] + table[: len(sequence) - p])))
+    return torch.stack(rows)
 
 
 # Sinusoidal -----------------------------------------------------------------------------
@@ -139,59 +152,47 @@ def sinusoidal_encoding__shifted_sine(length, dim):
     return torch.sin(angles + column % 2 * math.pi / 2)
 
 
-# Equivariance is gone -------------------------------------------------------------------
+# What the scores see --------------------------------------------------------------------
 
 
-def telling_permutation__neighbours(layer, x):
-    for t in range(len(x) - 1):
-        order = list(range(len(x)))
-        order[t], order[t + 1] = order[t + 1], order[t]
-        if not torch.allclose(layer(x[order]), layer(x)[order]):
-            return order
+def what_scores_see__every_shift(scores, x):
+    n = len(x)
+    here = torch.arange(n)
+    base = scores(x, here)
+    for shift in range(1, 41 - n + 1):
+        if not torch.allclose(scores(x, here + shift), base):
+            return "position"
+    if not torch.allclose(scores(x, here.flip(0)), base):
+        return "offset"
+    if not torch.allclose(scores(x, torch.zeros_like(here)), base):
+        return "distance"
+    return "nothing"
 
 
-def telling_permutation__random(layer, x):
-    generator = torch.Generator().manual_seed(0)
-    while True:
-        order = torch.randperm(len(x), generator=generator)
-        if (layer(x[order]) - layer(x)[order]).abs().max() > 1e-3:
-            return order
+def what_scores_see__nothing_first(scores, x):
+    n, generator = len(x), torch.Generator().manual_seed(0)
+
+    def differ(one, other):
+        return (scores(x, one) - scores(x, other)).abs().max() > 1e-8
+
+    here = torch.arange(n)
+    anywhere = [torch.randint(0, 41, (n,), generator=generator) for _ in range(40)]
+    if not any(differ(here, other) for other in anywhere):
+        return "nothing"
+    if any(differ(here, here + s) for s in range(41 - n)):
+        return "position"
+    return "offset" if differ(here, n - 1 - here) else "distance"
 
 
-def telling_permutation__random_as_a_list(layer, x):
-    generator = torch.Generator().manual_seed(1)
-    while True:
-        order = torch.randperm(len(x), generator=generator)
-        if not torch.allclose(layer(x[order]), layer(x)[order]):
-            return list(order)
-
-
-def telling_permutation__all_swaps_most_telling(layer, x):
-    best, largest = None, -1.0
-    for i in range(len(x)):
-        for j in range(i):
-            order = torch.arange(len(x))
-            order[[i, j]] = order[[j, i]]
-            difference = (layer(x[order]) - layer(x)[order]).norm().item()
-            if difference > largest:
-                best, largest = order, difference
-    return best
-
-
-def telling_permutation__first_with_every_other(layer, x):
-    before = layer(x)
-    for i in range(1, len(x)):
-        order = list(range(len(x)))
-        order[0], order[i] = i, 0
-        if not torch.allclose(layer(x[order]), before[order]):
-            return tuple(order)
-
-
-def telling_permutation__a_hundred_tries(layer, x):
-    for _ in range(100):
-        order = torch.randperm(len(x))
-        if not torch.allclose(layer(x[order]), layer(x)[order], atol=1e-6):
-            return order
+def what_scores_see__tables(scores, x):
+    n = len(x)
+    tables = [scores(x, torch.arange(start, start + n)) for start in range(41 - n + 1)]
+    if any((table - tables[0]).norm() > 1e-7 for table in tables):
+        return "position"
+    if (scores(x, torch.arange(n - 1, -1, -1)) - tables[0]).norm() > 1e-7:
+        return "offset"
+    together = scores(x, torch.full((n,), 7))
+    return "nothing" if (together - tables[0]).norm() < 1e-7 else "distance"
 
 
 # Rotary ---------------------------------------------------------------------------------
@@ -238,33 +239,6 @@ def rotary__turned_copy(x, positions):
 # ALiBi ----------------------------------------------------------------------------------
 
 
-def alibi_slopes__two_parts(num_heads):
-    power = 2 ** math.floor(math.log2(num_heads))
-    slopes = 2.0 ** (-8 * torch.arange(1, power + 1) / power)
-    between = 2.0 ** (-8 * torch.arange(1, 2 * power + 1, 2) / (2 * power))
-    return torch.cat((slopes, between[: num_heads - power]))
-
-
-def alibi_slopes__recursion(num_heads):
-    def slopes(number):
-        if math.log2(number).is_integer():
-            start = 2 ** (-8 / number)
-            return [start * start**i for i in range(number)]
-        closest = 2 ** math.floor(math.log2(number))
-        return slopes(closest) + slopes(2 * closest)[0::2][: number - closest]
-
-    return torch.tensor(slopes(num_heads))
-
-
-def alibi_slopes__exponents(heads):
-    power = 1
-    while 2 * power <= heads:
-        power *= 2
-    exponents = [8 * h / power for h in range(1, power + 1)]
-    exponents += [8 * (h + 0.5) / power for h in range(heads - power)]
-    return torch.pow(0.5, torch.tensor(exponents))
-
-
 def alibi_bias__broadcast(slopes, num_queries, num_keys):
     own = torch.arange(num_keys - num_queries, num_keys)[:, None]
     return -slopes[:, None, None] * (own - torch.arange(num_keys)).abs()
@@ -283,3 +257,84 @@ def alibi_bias__loops(slopes, num_queries, num_keys):
             for k in range(num_keys):
                 bias[h, q, k] = -slope * abs(q + num_keys - num_queries - k)
     return bias
+
+
+# Before the experiment, and after it ----------------------------------------------------
+
+
+def blind_error__mean_of_the_others(height, partner):
+    others = (height.sum(1, keepdim=True) - height) / (height.shape[1] - 1)
+    guess = (height + others) / 2
+    target = (height + height[:, partner]) / 2
+    return torch.nn.functional.mse_loss(guess, target).item()
+
+
+def blind_error__only_the_other_half(height, partner):
+    n = height.shape[1]
+    others = (n * height.mean(-1, keepdim=True) - height) / (n - 1)
+    return float(((height[:, partner] - others) ** 2).mean() / 4)
+
+
+def blind_error__loops(height, partner):
+    rows = height.double().tolist()
+    errors = []
+    for row in rows:
+        for t, own in enumerate(row):
+            others = [h for s, h in enumerate(row) if s != t]
+            guess = (own + sum(others) / len(others)) / 2
+            errors.append((guess - (own + row[partner[t]]) / 2) ** 2)
+    return sum(errors) / len(errors)
+
+
+def blind_error__a_matrix_of_means(height, partner):
+    n = height.shape[1]
+    mixing = torch.full((n, n), 0.5 / (n - 1), dtype=height.dtype)
+    mixing.fill_diagonal_(0.5)
+    right = torch.eye(n, dtype=height.dtype)
+    right = (right + right[partner]) / 2
+    return (height @ (mixing - right).T).square().mean()
+
+
+def explain_run__in_order(loss, blind, alike):
+    def same(a, b):
+        return torch.allclose(a, b, rtol=0, atol=1e-6)
+
+    batch, length = alike.shape
+    if same(alike, alike[0, 0].expand(batch, length)):
+        return "not told"
+    if same(alike, alike[:, :1].expand(batch, length)):
+        return "items numbered"
+    for s in range(length):
+        for t in range(s):
+            if same(alike[:, s], alike[:, t]):
+                return "positions confused"
+    if loss[-(len(loss) // 4) :].mean() < blind / 2:
+        return "used"
+    return "not used"
+
+
+def explain_run__spreads(loss, blind, alike):
+    def spread(x, dim):
+        return (x.amax(dim) - x.amin(dim)).max().item()
+
+    if alike.max() - alike.min() < 1e-6:
+        return "not told"
+    if spread(alike, 1) < 1e-6:
+        return "items numbered"
+    ordered = alike[0].sort().values
+    if (ordered[1:] - ordered[:-1]).min() < 1e-6:
+        return "positions confused"
+    quarter = len(loss) // 4
+    return ["not used", "used"][int(loss[len(loss) - quarter :].sum() < quarter * blind / 2)]
+
+
+def explain_run__rounded(loss, blind, alike):
+    rows = [[round(number, 7) for number in row] for row in alike.tolist()]
+    if len({number for row in rows for number in row}) == 1:
+        return "not told"
+    if all(len(set(row)) == 1 for row in rows):
+        return "items numbered"
+    if any(len(set(row)) < len(row) for row in rows):
+        return "positions confused"
+    ending = loss.tolist()[-(len(loss) // 4) :]
+    return "used" if sum(ending) / len(ending) < 0.5 * blind else "not used"
