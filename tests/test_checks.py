@@ -207,6 +207,8 @@ NEVER_OF_SIZE_ONE = {
     "picking_query",
     "same_rows",
     "counterexample",
+    "seen_neighbour",
+    "telling_permutation",
     "MultiHeadAttention",
     "chunked_attention",
 }

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import attncourse
 from attncourse import MultiHeadAttention, attention, head_importance, merge_heads, split_heads
+from attncourse.experiments import multihead as experiment
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 4)
@@ -510,3 +511,106 @@ def test_what_is_no_tensor_is_named(call, name):
 def test_printing_a_layer_shows_its_sizes():
     expected = "MultiHeadAttention(model_dim=6, num_heads=2, key_dim=3, value_dim=5)"
     assert repr(MultiHeadAttention(6, 2, value_dim=5)) == expected
+
+
+# the experiment
+
+
+class Plain(nn.Module):
+    """A layer as a student writes it, without what the course's has besides."""
+
+    def __init__(self, model_dim, num_heads):
+        super().__init__()
+        shape = (num_heads, model_dim, model_dim // num_heads)
+        std = model_dim**-0.5
+        self.W_Q, self.W_K, self.W_V = (nn.Parameter(std * torch.randn(shape)) for _ in range(3))
+        self.W_O = nn.Parameter(std * torch.randn(model_dim, model_dim))
+
+    def forward(self, query, key, value):
+        query, key, value = query[:, None] @ self.W_Q, key[:, None] @ self.W_K, value[:, None] @ self.W_V
+        scores = query @ key.mT / query.shape[-1] ** 0.5
+        return merge_heads(torch.softmax(scores, -1) @ value) @ self.W_O
+
+
+@pytest.fixture(scope="module")
+def run():
+    return experiment.train(Plain, 4, steps=3)
+
+
+def test_the_numbers_asked_for_are_those_of_the_symbols():
+    batch = experiment.look_up_batch(50, torch.Generator().manual_seed(0))
+    assert (batch.wanted[..., 0] != batch.wanted[..., 1]).all()
+    assert all(len(set(row.tolist())) == experiment.NUM_KEYS for row in batch.symbols)
+    assert batch.value.var() == pytest.approx(1, abs=0.2)
+
+
+def test_a_layer_that_knows_the_keys_has_no_loss():
+    batch = experiment.look_up_batch(5, torch.Generator().manual_seed(0))
+    answers = batch.value[:, None].expand(-1, 6, -1).gather(2, batch.wanted)
+    model = experiment.Model(nn.Identity())
+    with torch.no_grad():
+        model.read.copy_(torch.eye(experiment.MODEL_DIM)[:, :2])
+
+    def knows(query, key, value):
+        return nn.functional.pad(answers, (0, experiment.MODEL_DIM - 2))
+
+    assert model.loss(batch, knows).item() == 0
+    assert model.loss(batch, lambda query, key, value: 0 * query).item() == pytest.approx(
+        answers.square().mean().item()
+    )
+
+
+def test_the_trained_layer_is_the_one_that_is_looked_at(run):
+    weights = run.weights()
+    assert [tuple(weight.shape) for weight in weights] == [(4, 32, 8)] * 3 + [(32, 32)]
+    assert run.losses.shape == (3,)
+    torch.testing.assert_close(run.loss(), run.loss_of(*weights))
+    # What was trained and what is looked at are the same function.
+    with torch.no_grad():
+        torch.testing.assert_close(run._model.loss(run._test), run.loss())
+    torch.testing.assert_close(run.maps.sum(-1), torch.ones(4, 3000))
+    assert run.wanted.shape == (3000, 2)
+
+
+def test_silencing_heads_is_pruning_them(run):
+    W_Q, W_K, W_V, W_O = run.weights()
+    kept = W_O.unflatten(0, (4, 8))[[1, 2]].flatten(0, 1)
+    pruned = run.loss_of(W_Q[[1, 2]], W_K[[1, 2]], W_V[[1, 2]], kept)
+    torch.testing.assert_close(run.loss(torch.tensor([0.0, 1, 1, 0])), pruned)
+    assert run.loss(torch.zeros(4)) != run.loss()
+
+
+def test_the_same_seed_trains_the_same_layer(run):
+    torch.manual_seed(5)
+    assert torch.equal(experiment.train(Plain, 4, steps=3).losses, run.losses)
+    assert not torch.equal(experiment.train(Plain, 4, steps=3, seed=1).losses, run.losses)
+
+
+def test_the_experiment_is_told_in_words(run):
+    assert "0.500" in repr(experiment.table({4: run}, {4: 0.5}))
+    assert "4 heads from" in experiment.figure({4: run}, {4: 0.5}).alt
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda run: experiment.train(Plain, 4, steps=0), "steps is 0: expected at least 1"),
+        (lambda run: experiment.train(Plain, 0), "num_heads is 0: expected at least 1"),
+        (lambda run: run.loss(torch.ones(3)), r"head_mask has shape \(3,\): expected \(4,\)"),
+        (lambda run: run.loss_of(*run.weights()[:3], torch.ones(8, 32)), r"W_O has shape \(8, 32\)"),
+        (lambda run: experiment.figure({}, {}), "runs has 0 runs"),
+        (lambda run: experiment.look_up_batch(0, torch.Generator()), "number is 0"),
+    ],
+)
+def test_the_experiment_names_what_is_wrong(run, call, words):
+    with pytest.raises(ValueError, match=words):
+        call(run)
+
+
+def test_a_layer_of_the_wrong_shape_is_named():
+    class Half(Plain):
+        def forward(self, query, key, value):
+            return super().forward(query, key, value)[..., :16]
+
+    with pytest.raises(ValueError, match=r"layer gives shape \(32, 6, 16\): expected .*\(32, 6, 32\)"):
+        experiment.train(Half, 2, steps=1)

@@ -22,8 +22,9 @@ from attncourse.checks.choices import (
     without,
 )
 from attncourse.checks.laws import Inputs
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source, wrongs
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.multihead import Layer, Loss, Shapes
+from attncourse.probe.program import trace
 
 # Attention for one head is what the first unit was about: it may be called here.
 OPERATOR = ("attention", "attention_weights", "softargmax")
@@ -616,179 +617,6 @@ def any_shapes(
         "merged": in_heads(answers, value_dim, True) if merged == "still heads" else (batch, answers, width),
         "output": (batch, answers, {"merged": width, "head": value_dim}.get(output, model_dim)),
     }
-
-
-# ---------------------------------------------------------------------------------------
-# How many parameters
-# ---------------------------------------------------------------------------------------
-
-
-def _num_parameters(model_dim: int, num_heads: int, key_dim: int, value_dim: int, bias: bool) -> int:
-    layer = multihead.MultiHeadAttention(model_dim, num_heads, key_dim, value_dim, bias)
-    return sum(parameter.numel() for parameter in layer.parameters())
-
-
-def _layer_of(model_dim: int, num_heads: int, key_dim: int, value_dim: int, bias: bool) -> Inputs:
-    sizes = {"model_dim": model_dim, "num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
-    return {**sizes, "bias": bias}
-
-
-def _num_parameters_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-    key_dim, value_dim = (torch.randperm(6, generator=generator)[:2] + 5).tolist()
-    return [
-        Case(_layer_of(12, 3, 4, 4, False), "features shared out evenly"),
-        Case(_layer_of(12, 3, 4, 4, True), "with biases"),
-        Case(_layer_of(10, 2, key_dim, value_dim, False), "heads of their own size"),
-        Case(_layer_of(7, 4, value_dim, key_dim, True), "heads of their own size, with biases"),
-        Case(_layer_of(9, 1, key_dim, 3, True), "one head"),
-    ]
-
-
-num_parameters = Task(
-    "num_parameters",
-    _num_parameters,
-    _layer_of(2, 3, 1, 4, True),
-    _num_parameters_cases,
-    laws=[
-        laws.differs_by(
-            "twice as many heads need twice as many weights, if there are no biases",
-            COUNTING,
-            _layer_of(5, 1, 2, 3, False),
-            _layer_of(5, 2, 2, 3, False),
-            5 * 2 * (2 + 3),
-        ),
-        laws.differs_by(
-            "one head or four that share the features out evenly have equally many weights without biases",
-            COUNTING,
-            _layer_of(8, 1, 8, 8, False),
-            _layer_of(8, 4, 2, 2, False),
-            0,
-        ),
-        laws.differs_by(
-            "one more feature for queries and keys costs every head a column in two matrices",
-            COUNTING,
-            _layer_of(7, 2, 3, 5, False),
-            _layer_of(7, 2, 4, 5, False),
-            7 * 2 * 2,
-        ),
-        laws.differs_by(
-            "one more feature for values costs every head a column of its W_V and a row of W_O",
-            COUNTING,
-            _layer_of(7, 2, 3, 5, False),
-            _layer_of(7, 2, 3, 6, False),
-            7 * 2 * 2,
-        ),
-        laws.differs_by(
-            "biases cost as many numbers as the four products have columns",
-            BIAS,
-            _layer_of(7, 2, 3, 5, False),
-            _layer_of(7, 2, 3, 5, True),
-            2 * (3 + 3 + 5) + 7,
-        ),
-    ],
-)
-
-
-@num_parameters.made_of(
-    heads=wrongs(
-        COUNTING,
-        """
-        one: the weights of one head only are counted
-            Every head has queries, keys and values of its own, and so weights of its own.
-        """,
-    ),
-    projections=wrongs(
-        COUNTING,
-        """
-        shared: queries and keys are counted as if they shared one matrix
-            What a word looks for and what it can be found by are two things, and each is learned. They have
-            the same shape, which is why they are easily taken for one. (attention_operator#not-symmetric)
-        values like keys: the values are counted with key_dim features
-            Queries and keys need equally many features, since they are multiplied with each other. The values
-            have a number of their own.
-        without values: the matrices of the values are left out
-            What is compared is made by two matrices of each head. By which is made what is averaged?
-        square: four square matrices are counted, whatever the size of the heads
-            Four times D squared is right when num_heads times the size of a head is D. Here the sizes of the
-            heads are given.
-        """,
-    ),
-    output=wrongs(
-        SUM_OF_HEADS,
-        """
-        left out: W_O is left out
-            There are three matrices for each head, and one more for all of them together.
-            (multihead#counting-parameters)
-        per head: W_O is counted once for each head
-            W_O takes the merged heads, all at once. How many rows has it, and how many W_O are there?
-        square: W_O is taken for a square matrix
-            What comes into W_O is the merged heads. Has that as many features as comes out?
-            (multihead#counting-parameters)
-        one block: W_O is counted with the rows of a single head
-            The merged heads have the features of all heads, and each needs its row of W_O.
-        keys: W_O is counted with the features of the keys
-            The heads' outputs are averages of values. How many features does the merged vector have?
-        """,
-    ),
-    biases=wrongs(
-        BIAS,
-        """
-        left out: the biases are left out
-            A bias is a vector that is added after a matrix. It has one number for each feature that comes out
-            of it.
-        output per head: the bias of the output is counted once for each head
-            The bias of W_O is added to the output, and there is one output. Only the biases of queries, keys
-            and values belong to a head.
-        model dim: each of the four biases is counted with model_dim numbers
-            A bias is added to what comes out of its matrix. Only one of the four has model_dim columns
-            whatever the size of the heads.
-        one head: the biases of one head only are counted
-            You have counted the matrices of every head. Each head's queries, keys and values have a bias,
-            too.
-        merged: the bias of the output is counted with the features of the merged heads
-            The merged heads are what goes into W_O. A bias is as long as what comes out.
-        always: the biases are counted even where there are none
-            The last argument says whether the layer has biases. Where does your function look at it?
-        without output: the bias of the output is left out
-            There are four products, and a vector is added after each of them. After which of them have you
-            none?
-        output only: only the bias of the output is counted
-            There are four products, and a vector is added after each of them.
-        single numbers: a bias is counted as a single number
-            A bias is a vector: one number for each column of the product that it is added to.
-        """,
-    ),
-)
-def any_count(
-    model_dim, num_heads, key_dim, value_dim, bias, *, heads="all", projections="", output="", biases=""
-):
-    if heads == "one":
-        num_heads = 1
-    three = {"shared": key_dim + value_dim, "values like keys": 3 * key_dim, "without values": 2 * key_dim}
-    columns = num_heads * three.get(projections, 2 * key_dim + value_dim)
-    merged = num_heads * value_dim
-    rows = {
-        "left out": 0,
-        "per head": num_heads * merged,
-        "square": model_dim,
-        "one block": value_dim,
-        "keys": num_heads * key_dim,
-    }
-    weights = model_dim * columns + rows.get(output, merged) * model_dim
-    if projections == "square":
-        weights, columns = 4 * model_dim**2, 3 * model_dim
-    added = {
-        "left out": 0,
-        "output per head": columns + num_heads * model_dim,
-        "model dim": 4 * model_dim,
-        "one head": columns // num_heads + model_dim,
-        "merged": columns + merged,
-        "without output": columns,
-        "output only": model_dim,
-        "single numbers": 4,
-    }
-    return weights + added.get(biases, columns + model_dim) * (bias or biases == "always")
 
 
 # ---------------------------------------------------------------------------------------
@@ -2233,3 +2061,452 @@ def any_pruned(W_Q, W_K, W_V, W_O, heads, *, kept="listed", output="own blocks",
             rows = blocks[listed].flatten(0, 1)
     three = [W if forgotten == "queries only" and W is not W_Q else W[listed] for W in (W_Q, W_K, W_V)]
     return three[0], three[1], W_V if forgotten == "values" else three[2], rows
+
+
+# ---------------------------------------------------------------------------------------
+# Find the slip: which neighbour does a wrong layer see?
+# ---------------------------------------------------------------------------------------
+
+_SEEN, _SLIP_DIM = 4, 6  # positions of x and of the memory, and features: two heads of three
+
+
+def _wrong_cross(seed: int) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+    """Layers of which somebody says that they are cross-attention, with two heads; none is."""
+    normal = normal_source(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return normal(*shape, dtype=torch.float64)
+
+    W_Q, W_K, W_V, W_O = draw(4, _SLIP_DIM, _SLIP_DIM) / _SLIP_DIM**0.5
+    parts = (2, _SEEN, _SLIP_DIM // 2)
+    onto_first, onto_second, onto_third = torch.zeros(3, _SEEN, _SEEN, dtype=torch.float64)
+    onto_first[0, _SEEN - 1], onto_second[1, 0], onto_third[2, 1] = 0.01, 0.01, 0.01
+
+    def cut(rows: Tensor) -> Tensor:
+        return rows.unflatten(-1, (2, _SLIP_DIM // 2)).transpose(-3, -2)
+
+    def join(heads: Tensor) -> Tensor:
+        return heads.transpose(-3, -2).flatten(-2)
+
+    def weights(query: Tensor, key: Tensor, dim: int = -1) -> Tensor:
+        return torch.softmax(query @ key.transpose(-2, -1) / (_SLIP_DIM // 2) ** 0.5, dim)
+
+    def right(x: Tensor, memory: Tensor) -> Tensor:
+        return join(weights(cut(x @ W_Q), cut(memory @ W_K)) @ cut(memory @ W_V)) @ W_O
+
+    def asked_by_memory(x: Tensor, memory: Tensor) -> Tensor:
+        return join(weights(cut(memory @ W_Q), cut(x @ W_K)) @ cut(x @ W_V)) @ W_O
+
+    def cut_by_view(x: Tensor, memory: Tensor) -> Tensor:
+        query, key, value = ((rows).reshape(parts) for rows in (x @ W_Q, memory @ W_K, memory @ W_V))
+        return join(weights(query, key) @ value) @ W_O
+
+    def joined_by_view(x: Tensor, memory: Tensor) -> Tensor:
+        heads = weights(cut(x @ W_Q), cut(memory @ W_K)) @ cut(memory @ W_V)
+        return heads.reshape(_SEEN, _SLIP_DIM) @ W_O
+
+    def over_queries(x: Tensor, memory: Tensor) -> Tensor:
+        return join(weights(cut(x @ W_Q), cut(memory @ W_K), -2) @ cut(memory @ W_V)) @ W_O
+
+    def values_of_x(x: Tensor, memory: Tensor) -> Tensor:
+        return join(weights(cut(x @ W_Q), cut(memory @ W_K)) @ cut(x @ W_V)) @ W_O
+
+    def keys_of_both(x: Tensor, memory: Tensor) -> Tensor:
+        both = torch.cat([memory, x])
+        return join(weights(cut(x @ W_Q), cut(both @ W_K)) @ cut(both @ W_V)) @ W_O
+
+    return {
+        "keys and queries are exchanged": asked_by_memory,
+        "heads are cut by view, without a transpose": cut_by_view,
+        "heads are joined by view, without a transpose": joined_by_view,
+        "the weights are normalised over the queries": over_queries,
+        "the values are made from x": values_of_x,
+        "x is attended to as well as the memory": keys_of_both,
+        "the last position of x reaches the first output, a little": (
+            lambda x, memory: right(x, memory) + onto_first @ x
+        ),
+        "the first position of x reaches the second output, a little": (
+            lambda x, memory: right(x, memory) + onto_second @ x
+        ),
+        "the second position of x reaches the third output, a little": (
+            lambda x, memory: right(x, memory) + onto_third @ x
+        ),
+    }
+
+
+def _wrong_cross_cases(seed: int) -> list[Case]:
+    normal, layers = normal_source(seed), _wrong_cross(seed)
+    return [
+        Case(
+            {
+                "layer": trace(layers[name]),
+                "x": normal(_SEEN, _SLIP_DIM, dtype=torch.float64),
+                "memory": normal(_SEEN, _SLIP_DIM, dtype=torch.float64),
+            },
+            f"the slip is: {name}",
+        )
+        for name in in_any_order(layers, seed)
+    ]
+
+
+def _reached(
+    layer: Callable[[Tensor, Tensor], Tensor], x: Tensor, other: Tensor, memory: Tensor
+) -> list[int]:
+    """The rows of the output that change, of those whose row of x does not."""
+    before, after = layer(x, memory), layer(other, memory)
+    changed = (after - before).abs().amax(-1) > 1e-9 * before.abs().max()
+    return [row for row in changed.nonzero().flatten().tolist() if torch.equal(x[row], other[row])]
+
+
+def _seen_neighbour(layer: Callable[[Tensor, Tensor], Tensor], x: Tensor, memory: Tensor) -> Tensor:
+    for row in range(len(x)):
+        other = x.clone()
+        other[row] += 1
+        if _reached(layer, x, other, memory):
+            return other
+    return x
+
+
+def _shows_the_slip(inputs: dict[str, Any], value: Any) -> str | None:
+    layer, x, memory = inputs["layer"], inputs["x"], inputs["memory"]
+    if not isinstance(value, Tensor) or value.shape != x.shape:
+        return f"a sequence like x was expected: a tensor of shape {tuple(x.shape)}"
+    if value.dtype != x.dtype:
+        return f"the dtype should be {str(x.dtype).removeprefix('torch.')}, that of x"
+    if not value.isfinite().all():
+        return "some of its numbers are not finite"
+    rows = (value != x).any(-1).nonzero().flatten().tolist()
+    if not rows:
+        return "it is x itself: nothing changes, and nothing is shown"
+    if len(rows) > 1:
+        return f"its rows {', '.join(map(str, rows))} are other ones than those of x, and only one may be"
+    if not _reached(layer, x, value, memory):
+        return f"with another row {rows[0]} no other row of the output changes, so it shows nothing"
+    return None
+
+
+seen_neighbour = Task(
+    "seen_neighbour",
+    _seen_neighbour,
+    {
+        "layer": trace(
+            lambda x, memory: x + memory + torch.tensor([[0.0, 0, 1], [0, 0, 0], [0, 0, 0]]).double() @ x
+        ),
+        "x": torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64),
+        "memory": torch.zeros(3, 2, dtype=torch.float64),
+    },
+    _wrong_cross_cases,
+    compare=_shows_the_slip,
+)
+
+
+@seen_neighbour.mistake(
+    "it is x itself",
+    hint="""Two inputs are compared: x and yours. If they are the same, so are the outputs.""",
+    read=SELF_AND_CROSS,
+)
+def seen_neighbour_unchanged(layer, x, memory):
+    return x.clone()
+
+
+@seen_neighbour.mistake(
+    "the whole sequence is another one",
+    hint="""If every row of x has changed, every row of the output may change, also in a right layer.
+    Change one row, and look at the others.""",
+    read=SELF_AND_CROSS,
+)
+def seen_neighbour_all_changed(layer, x, memory):
+    return x + 1
+
+
+@seen_neighbour.mistake(
+    "it is always the first row that is changed",
+    hint="""Not every position is seen by another one. That the output changes in the *same* row says nothing:
+    that row asks. Try all rows, and return one that another row of the output sees.""",
+    read=SELF_AND_CROSS,
+)
+def seen_neighbour_first(layer, x, memory):
+    other = x.clone()
+    other[0] += 1
+    return other
+
+
+@seen_neighbour.mistake(
+    "it is always the last row that is changed",
+    hint="""Not every position is seen by another one. Try the others, too, and return one that is seen.""",
+    read=SELF_AND_CROSS,
+)
+def seen_neighbour_last(layer, x, memory):
+    other = x.clone()
+    other[-1] += 1
+    return other
+
+
+@seen_neighbour.mistake(
+    "it is the output, not an input",
+    hint="""What is asked for is a sequence that goes into the layer.""",
+    read=SELF_AND_CROSS,
+)
+def seen_neighbour_output(layer, x, memory):
+    return layer(x, memory)
+
+
+# ---------------------------------------------------------------------------------------
+# The experiment: predict, and explain
+# ---------------------------------------------------------------------------------------
+
+
+def _least_loss(num_heads: int, num_looks: int, variance: float) -> float:
+    return variance * max(0, num_looks - num_heads) / num_looks
+
+
+def _looks(num_heads: int, num_looks: int, variance: float) -> Inputs:
+    return {"num_heads": num_heads, "num_looks": num_looks, "variance": variance}
+
+
+def _least_loss_cases(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+    variance, looks = 0.5 + torch.rand(4, generator=generator), torch.randint(5, 9, (2,), generator=generator)
+    first, second, third, fourth = (round(number.item(), 3) for number in variance)
+    return [
+        Case(_looks(2, 2, first), "a head for each"),
+        Case(_looks(1, 3, second), "one head, three things to find"),
+        Case(_looks(3, int(looks[0]), third), "three heads, more things to find"),
+        Case(_looks(6, 2, fourth), "more heads than things to find"),
+        Case(_looks(4, int(looks[1]), 0.5), "four heads, more things to find"),
+    ]
+
+
+def _loss_is(number: float) -> Callable[[Inputs, float], str | None]:
+    return lambda inputs, value: None if abs(value - number) < 1e-6 else f"yours is {value:.4g}"
+
+
+def _rise_together(inputs: list[Inputs], values: list[float]) -> str | None:
+    if abs(values[1] - 2 * values[0]) < 1e-6:
+        return None
+    return f"yours is {values[0]:.4g} for {inputs[0]['variance']} and {values[1]:.4g} for twice that"
+
+
+least_loss = Task(
+    "least_loss",
+    _least_loss,
+    _looks(1, 4, 2.0),
+    _least_loss_cases,
+    laws=[
+        Law(
+            "as many heads as there are numbers to find leave no error: 0",
+            HEADS,
+            lambda normal: _looks(3, 3, 1.0),
+            _loss_is(0),
+        ),
+        Law(
+            "more heads than numbers to find leave no error either",
+            HEADS,
+            lambda normal: _looks(5, 3, 1.0),
+            _loss_is(0),
+        ),
+        Law(
+            "twice the variance is twice the loss",
+            ONE_AVERAGE,
+            lambda normal: [_looks(2, 5, 1.0), _looks(2, 5, 2.0)],
+            _rise_together,
+        ),
+        Law(
+            "one head that finds one of two numbers leaves the variance of the other, half of it in the mean",
+            ONE_AVERAGE,
+            lambda normal: _looks(1, 2, 1.0),
+            _loss_is(0.5),
+        ),
+    ],
+)
+
+
+@least_loss.made_of(
+    found=wrongs(
+        HEADS,
+        """
+        one: every number is found by one head
+            A head finds one average for each query. What is one average worth, if two numbers are wanted?
+        all or nothing: with too few heads nothing is found
+            A head that finds one of the numbers leaves an error on the others only.
+        below zero: more heads than numbers to find make the loss negative
+            A squared error is never below 0. What do the spare heads do?
+        heads in the denominator: what is left is divided by the number of heads
+            The loss is a mean over the numbers that are wanted, however many heads there are.
+        share: the share that is found is taken for the share that is left
+            With as many heads as numbers nothing is left.
+        """,
+    ),
+    counted=wrongs(
+        ONE_AVERAGE,
+        """
+        sum: the errors of the numbers are added up
+            The loss is a mean over all the numbers that are wanted.
+        no variance: the variance of the numbers is not used
+            Whoever knows nothing of a number guesses its mean. What is then the mean squared error?
+        root: the standard deviation is used instead of the variance
+            Errors count squared.
+        """,
+    ),
+)
+def any_least_loss(num_heads, num_looks, variance, *, found="", counted=""):
+    left = max(0, num_looks - num_heads)
+    left = {
+        "one": 0,
+        "all or nothing": num_looks if left else 0,
+        "below zero": num_looks - num_heads,
+        "share": min(num_heads, num_looks),
+    }.get(found, left)
+    if counted != "sum":
+        left = left / (num_heads if found == "heads in the denominator" else num_looks)
+    return left * {"no variance": 1.0, "root": variance**0.5}.get(counted, variance)
+
+
+def _finds(weights: Tensor, wanted: Tensor) -> Tensor:
+    """How much weight each head gives, on average, to each of what is wanted, (num_heads, num_looks)."""
+    return weights.gather(2, wanted.expand(len(weights), -1, -1)).mean(1)
+
+
+def _what_heads_find(weights: Tensor, wanted: Tensor) -> str:
+    share = _finds(weights, wanted)
+    found = (share > 0.5).any(0)
+    if found.all():
+        return "apart"
+    if found.any():
+        return "one-sided"
+    return "shared" if (share.sum(1) > 0.5).any() else "lost"
+
+
+HEAD_WORDS = ("apart", "one-sided", "shared", "lost")
+
+
+def _head_maps(
+    normal: Normal, *targets: tuple[float, ...], num_queries: int = 40, num_keys: int = 6
+) -> Inputs:
+    """Weights of heads that give, on average, so much to each of the wanted keys."""
+    double = {"dtype": torch.float64}
+    num_looks = len(targets[0])
+    wanted = normal(num_queries, num_keys, **double).argsort(-1)[:, :num_looks]
+    hit = torch.nn.functional.one_hot(wanted, num_keys).double()  # (num_queries, num_looks, num_keys)
+    maps = []
+    for target in targets:
+        # More in one query and less in another, so that no single one tells.
+        wobble = 1 + 0.3 * torch.tanh(normal(num_queries, 1, **double))
+        share = torch.tensor(target).double() * wobble / wobble.mean()  # (num_queries, num_looks)
+        rest = (1 - hit.sum(1)) * normal(num_queries, num_keys, **double).exp()
+        rest = rest / rest.sum(-1, keepdim=True) * (1 - share.sum(-1, keepdim=True))
+        maps.append((share[..., None] * hit).sum(1) + rest)
+    return {"weights": torch.stack(maps), "wanted": wanted}
+
+
+def _heads_find_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    records = {
+        "two heads": ((0.7, 0.05), (0.1, 0.65)),
+        "three heads": ((0.3, 0.2), (0.02, 0.7), (0.68, 0.04)),
+        "two heads with the same map": ((0.7, 0.02), (0.7, 0.02)),
+        "one head": ((0.03, 0.72),),
+        "one head that looks at two": ((0.35, 0.35),),
+        "three heads that look at two": ((0.38, 0.3), (0.33, 0.37), (0.3, 0.4)),
+        "four heads": ((0.1, 0.15), (0.2, 0.1), (0.17, 0.17), (0.12, 0.2)),
+        "four heads, some of which look": ((0.4, 0.05), (0.05, 0.4), (0.4, 0.05), (0.05, 0.42)),
+        "three things wanted": ((0.7, 0.02, 0.02), (0.02, 0.7, 0.02), (0.1, 0.1, 0.66)),
+        "three things wanted, two heads": ((0.7, 0.02, 0.02), (0.02, 0.7, 0.02)),
+    }
+    return [Case(_head_maps(normal, *records[name]), name) for name in in_any_order(records, seed)]
+
+
+def _exact_maps(word: str) -> laws.Draw:
+    targets = {
+        "apart": ((1.0, 0.0), (0.0, 1.0)),
+        "one-sided": ((1.0, 0.0), (1.0, 0.0)),
+        "shared": ((0.5, 0.5), (0.5, 0.5)),
+        "lost": ((0.0, 0.0), (0.0, 0.0)),
+    }[word]
+
+    def draw(normal: Normal) -> Inputs:
+        drawn = _head_maps(normal, *targets, num_queries=5)
+        whole = torch.nn.functional.one_hot(drawn["wanted"], 6).double()  # (5, 2, 6)
+        maps = [(torch.tensor(target).double()[:, None] * whole).sum(1) for target in targets]
+        rest = (1 - whole.sum(1)) / 4
+        maps = [each if sum(target) else rest for each, target in zip(maps, targets, strict=True)]
+        return drawn | {"weights": torch.stack(maps)}
+
+    return draw
+
+
+def _head_law(word: str, when: str) -> Law:
+    def broken(inputs: Inputs, value: str) -> str | None:
+        return None if value == word else f"yours says {value!r}"
+
+    return Law(f"where {when}, the answer is {word!r}", HEADS, _exact_maps(word), broken)
+
+
+what_heads_find = Task(
+    "what_heads_find",
+    _what_heads_find,
+    {
+        "weights": torch.tensor(
+            [[[0.75, 0.25, 0.0], [0.0, 1.0, 0.0]], [[0.25, 0.0, 0.75], [0.5, 0.5, 0.0]]], dtype=torch.float64
+        ),
+        "wanted": torch.tensor([[0, 2], [1, 0]]),
+    },
+    _heads_find_cases,
+    laws=[
+        _head_law("apart", "one head gives all its weight to the first and another to the second"),
+        _head_law("one-sided", "all heads give all their weight to the first"),
+        _head_law("shared", "every head gives half its weight to the first and half to the second"),
+        _head_law("lost", "no head gives any weight to what is wanted"),
+    ],
+)
+
+
+@what_heads_find.made_of(
+    share=wrongs(
+        HEADS,
+        """
+        all heads: the heads are averaged before anything is asked
+            What one head finds and another does not is lost in their mean. Ask each head by itself.
+        best query: a head counts by its best query, not by the mean over them
+            A head that finds something once in a while has not found out how. Take the mean over the queries.
+        first query: only the first query is looked at
+            Another query may say otherwise. Take the mean over all queries.
+        places: the places in the list are read instead of the keys that are wanted
+            `wanted` says which key each query wants, as a number. Column 0 of the weights is key 0, whoever
+            is wanted.
+        """,
+    ),
+    decided=wrongs(
+        HEADS,
+        """
+        any: one head that finds something is enough
+            Each of the things that are wanted must have a head.
+        first only: only the first thing that is wanted is asked about
+            There are two of them, or more.
+        together: a head counts as finding each thing if it finds them together
+            Half of the weight for each makes one average of the two, and they cannot be told apart.
+        largest: a head that gives one thing more than the others counts, however little that is
+            A little more than nothing is not found. It takes more than half of the weight.
+        no sharing: what heads give to all that is wanted together is not asked
+            If no head finds one thing, it may still find a mean of them. That is not the same as being lost.
+        """,
+    ),
+)
+def any_what_heads_find(weights, wanted, *, share="", decided=""):
+    num_looks = wanted.shape[1]
+    at = torch.arange(num_looks).expand(wanted.shape) if share == "places" else wanted
+    given = weights.mean(0, keepdim=True) if share == "all heads" else weights
+    given = given.gather(2, at.expand(given.shape[0], -1, -1))  # (num_heads, num_queries, num_looks)
+    mean = {"best query": given.amax(1), "first query": given[:, 0]}.get(share, given.mean(1))
+    found = (mean > 0.5).any(0)
+    if decided == "together":
+        found = ((mean.sum(1, keepdim=True) > 0.5) & (mean > 0.25)).any(0)
+    elif decided == "largest":
+        found = (mean == mean.amax(1, keepdim=True)).any(0)
+    elif decided == "first only":
+        found = found[:1]
+    if found.all() or (decided == "any" and found.any()):
+        return "apart"
+    if found.any():
+        return "one-sided"
+    return "shared" if decided != "no sharing" and (mean.sum(1) > 0.5).any() else "lost"

@@ -93,32 +93,6 @@ def layer_shapes__lists(batch, num_queries, num_keys, model_dim, num_heads, key_
     return shapes
 
 
-# How many parameters --------------------------------------------------------------------
-
-
-def num_parameters__formula(model_dim, num_heads, key_dim, value_dim, bias):
-    per_head = 2 * (model_dim + bias) * key_dim + (model_dim + bias) * value_dim
-    return num_heads * per_head + (num_heads * value_dim + bias) * model_dim
-
-
-def num_parameters__sum_of_all(model_dim, num_heads, key_dim, value_dim, bias):
-    total = 0
-    for features in (key_dim, key_dim, value_dim):
-        total += num_heads * model_dim * features
-        if bias:
-            total += num_heads * features
-    total += num_heads * value_dim * model_dim
-    if bias:
-        total += model_dim
-    return total
-
-
-def num_parameters__counted(model_dim, num_heads, key_dim, value_dim, bias):
-    layers = [torch.nn.Linear(model_dim, num_heads * d, bias=bias) for d in (key_dim, key_dim, value_dim)]
-    layers.append(torch.nn.Linear(num_heads * value_dim, model_dim, bias=bias))
-    return sum(p.numel() for layer in layers for p in layer.parameters())
-
-
 # Self-attention with several heads ------------------------------------------------------
 
 
@@ -349,3 +323,92 @@ def pruned_weights__index_select(W_Q, W_K, W_V, W_O, heads):
     kept = torch.tensor(heads)
     blocks = W_O.view(W_V.shape[0], W_V.shape[2], W_O.shape[1]).index_select(0, kept)
     return *(W.index_select(0, kept) for W in (W_Q, W_K, W_V)), blocks.reshape(-1, W_O.shape[1])
+
+
+# Find the slip --------------------------------------------------------------------------
+
+
+def seen_neighbour__one_row_after_the_other(layer, x, memory):
+    before = layer(x, memory)
+    for i in range(len(x)):
+        other = x.clone()
+        other[i] = other[i] + 1
+        moved = (layer(other, memory) - before).abs().amax(dim=-1) > 1e-8
+        moved[i] = False
+        if moved.any():
+            return other
+
+
+def seen_neighbour__the_row_that_is_seen_most(layer, x, memory):
+    before, changes = layer(x, memory), []
+    for i in range(len(x)):
+        other = x.clone()
+        other[i] = torch.flip(x[i], (0,)) * 2 - 3
+        difference = (layer(other, memory) - before).abs().sum(-1)
+        difference[i] = 0
+        changes.append((difference.sum().item(), i, other))
+    return max(changes)[2]
+
+
+def seen_neighbour__by_derivatives(layer, x, memory):
+    jacobian = torch.autograd.functional.jacobian(lambda z: layer(z, memory), x)
+    reach = jacobian.abs().sum((1, 3))  # (outputs, inputs)
+    reach.fill_diagonal_(0)
+    other = x.clone()
+    other[reach.sum(0).argmax()] += 0.5
+    return other
+
+
+# Predict and explain --------------------------------------------------------------------
+
+
+def least_loss__numbers_left(num_heads, num_looks, variance):
+    if num_heads >= num_looks:
+        return 0.0
+    return variance * (num_looks - num_heads) / num_looks
+
+
+def least_loss__share(num_heads, num_looks, variance):
+    return max(0.0, 1 - num_heads / num_looks) * variance
+
+
+def least_loss__each_number(num_heads, num_looks, variance):
+    errors = [0.0 if look < num_heads else variance for look in range(num_looks)]
+    return torch.tensor(errors, dtype=torch.float64).mean()
+
+
+def what_heads_find__gather(weights, wanted):
+    share = torch.stack([head.gather(1, wanted).mean(0) for head in weights])
+    best = share.max(dim=0).values
+    if (best > 0.5).all():
+        return "apart"
+    if (best > 0.5).any():
+        return "one-sided"
+    return "shared" if share.sum(dim=1).max() > 0.5 else "lost"
+
+
+def what_heads_find__one_hot(weights, wanted):
+    hits = torch.nn.functional.one_hot(wanted, weights.shape[-1]).to(weights.dtype)
+    share = torch.einsum("hqk,qlk->hl", weights, hits) / len(wanted)
+    number = sum(bool((share[:, look] > 0.5).any()) for look in range(share.shape[1]))
+    if number == share.shape[1]:
+        return "apart"
+    if number:
+        return "one-sided"
+    return "shared" if any(head.sum() > 0.5 for head in share) else "lost"
+
+
+def what_heads_find__loops(weights, wanted):
+    heads, queries, _ = weights.shape
+    looks = wanted.shape[1]
+    found, together = set(), False
+    for h in range(heads):
+        shares = []
+        for look in range(looks):
+            given = [weights[h, q, wanted[q, look]].item() for q in range(queries)]
+            shares.append(sum(given) / queries)
+        found |= {look for look in range(looks) if shares[look] > 0.5}
+        together = together or sum(shares) > 0.5
+    if len(found) == looks:
+        return "apart"
+    return "one-sided" if found else "shared" if together else "lost"
