@@ -208,7 +208,6 @@ NEVER_OF_SIZE_ONE = {
     "same_rows",
     "counterexample",
     "seen_neighbour",
-    "telling_permutation",
     "MultiHeadAttention",
     "chunked_attention",
 }
