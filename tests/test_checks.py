@@ -776,6 +776,9 @@ def test_a_count_is_exact_and_other_numbers_may_be_rounded(new_check):
     ratio(lambda: torch.tensor(1 / 3))
     assert "not the number" in failed(ratio, lambda: 0.333).message
     assert "not the number" in failed(ratio, lambda: math.nan).message
+    zero = new_check("zero", lambda: 0.0)
+    zero(lambda: math.log(1 + 1e-15))
+    assert "not the number" in failed(zero, lambda: 1e-3).message
 
 
 def test_a_tensor_without_dimensions_has_no_place(new_check):

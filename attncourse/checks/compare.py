@@ -181,8 +181,8 @@ def _number_difference(value: Plain, expected: float) -> Problem | None:
     if isinstance(value, bool) or not isinstance(value, float | int):
         return Problem(describe(value), "a number was expected")
     # A count is right or wrong; another number may have passed through single precision.
-    tolerance = 0.0 if isinstance(expected, int) else 1e-5
-    if math.isclose(value, expected, rel_tol=tolerance):
+    relative, absolute = (0.0, 0.0) if isinstance(expected, int) else (1e-5, 1e-6)
+    if math.isclose(value, expected, rel_tol=relative, abs_tol=absolute):
         return None
     return Problem(describe(value), "this is not the number that the question asks for")
 

@@ -2163,7 +2163,7 @@ def _blind_loss_cases(seed: int) -> list[Case]:
 def _number_is(expected: Callable[[Inputs], float]) -> Callable[[Inputs, float], str | None]:
     def broken(inputs: Inputs, value: float) -> str | None:
         right = expected(inputs)
-        if math.isclose(value, right, rel_tol=1e-5, abs_tol=1e-9):
+        if math.isclose(value, right, rel_tol=1e-5, abs_tol=1e-6):
             return None
         return f"yours is {shown(value)}, not {shown(right)}"
 
