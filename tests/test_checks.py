@@ -23,8 +23,9 @@ from attncourse.checks.judge import judge
 from attncourse.checks.task import registry, source_of
 from attncourse.checks.verdict import Code, link
 from attncourse.grading.answers import right_answers
+from attncourse.probe import wire
 from attncourse.probe.answer import Answer, Foreign, Misfit, plain
-from attncourse.probe.calling import Way, handed_over, probe
+from attncourse.probe.calling import Case, Way, handed_over, probe
 from attncourse.probe.refusing import given
 
 ROOT = Path(__file__).parent.parent
@@ -141,6 +142,15 @@ def test_a_mistake_written_by_a_student_is_named(task):
         answer = compiled(mistake.source(task.name), task.name)
         declared = verdict(task, mistake, refusing=False)
         assert verdict(task, answer, refusing=False).mistakes == declared.mistakes, mistake.label
+
+
+@each_task
+def test_cases_can_be_sent_to_where_the_answer_is(task):
+    """In grading they go there as text, and layers and losses do what they did."""
+    for case in task.cases(1):
+        sent = Case(wire.decode(wire.encode(case.inputs)), case.note, case.contiguous)
+        here, there = (values(task, task.reference, [one]) for one in (case, sent))
+        assert str(there) == str(here), case.note
 
 
 @each_task

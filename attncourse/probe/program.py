@@ -145,7 +145,8 @@ def _written(part: Any) -> Any:
     if isinstance(part, torch.dtype):
         return {"dtype": str(part).removeprefix("torch.")}
     if isinstance(part, tuple | list):
-        return type(part)(map(_written, part))
+        # fx has types of its own, which no one else reads.
+        return list(map(_written, part)) if isinstance(part, list) else tuple(map(_written, part))
     if part is None or isinstance(part, bool | int | float | str | Tensor):
         return part
     raise ValueError(f"function uses {part!r}, which cannot be written down")
