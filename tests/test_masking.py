@@ -23,6 +23,7 @@ from attncourse import (
     padding_mask,
     softargmax,
 )
+from attncourse.experiments import masking as experiment
 
 INF = math.inf
 sizes = st.integers(1, 7)
@@ -397,3 +398,75 @@ def test_a_wrong_type_is_named_with_what_was_expected(call, parts):
     with pytest.raises(TypeError, match="expected") as caught:
         call()
     assert not [part for part in parts if part not in str(caught.value)], str(caught.value)
+
+
+# --- the experiment of the notebook ---
+
+
+def one_too_far(num_queries, num_keys):
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool)
+    return ones.tril(num_keys - num_queries + 1)
+
+
+def aligned_at_the_start(num_queries, num_keys):
+    return torch.ones(num_queries, num_keys, dtype=torch.bool).tril()
+
+
+def test_the_letters_of_the_experiment_are_equally_frequent_and_follow_the_table():
+    chances = experiment.chances()
+    assert_close(chances.sum(0), torch.ones(10))
+    assert_close(chances.sum(1), torch.ones(10))
+    assert (chances.diagonal() == 0).all()
+    letters = experiment.sequences(50, torch.Generator().manual_seed(0))
+    assert letters.shape == (50, 9)
+    assert (chances[letters[:, :-1], letters[:, 1:]] > 0).all()
+
+
+def test_a_leak_is_better_than_the_best_and_writes_badly():
+    chances = experiment.chances()
+    best = torch.special.entr(chances).sum(-1).mean().item()
+    sound, leaks, misaligned = (
+        experiment.train(attention, mask) for mask in (causal_mask, one_too_far, aligned_at_the_start)
+    )
+    assert abs(sound.loss[-20:].mean() - best) < 0.05
+    assert sound.writing < 1.1 * best
+    assert sound.possible > 0.98
+    assert leaks.loss[-20:].mean() < 0.1
+    assert leaks.writing > 2 * best
+    assert torch.equal(misaligned.loss, sound.loss)
+    assert misaligned.writing > 2 * best
+    assert misaligned.possible < 0.5
+
+
+def test_the_experiment_is_fixed_by_its_seed():
+    first, second, other = (
+        experiment.train(attention, causal_mask, steps=2, seed=seed) for seed in (3, 3, 4)
+    )
+    assert torch.equal(first.loss, second.loss)
+    assert first.written == second.written
+    assert not torch.equal(first.loss, other.loss)
+
+
+def test_the_experiment_shows_its_runs():
+    runs = {"mine": experiment.train(attention, causal_mask, steps=3)}
+    assert "mine" in repr(experiment.table(runs))
+    shown = experiment.figure(runs, 0.55)
+    assert 'alt="Curves over the steps: mine from' in shown._repr_html_()
+    assert "level line is at 0.55" in repr(shown)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: experiment.sequences(0, torch.Generator()), "number is 0"),
+        (lambda: experiment.train(attention, causal_mask, steps=0), "steps is 0"),
+        (lambda: experiment.train(lambda q, k, v, m: q, causal_mask), r"attend gives \(64, 9, 16\)"),
+        (lambda: experiment.train(lambda q, k, v, m: None, causal_mask), "attend gives NoneType"),
+        (lambda: experiment.train(attention, lambda q, k: causal_mask(3)), r"mask_of gives \(3, 3\)"),
+        (lambda: experiment.train(attention, lambda q, k: None), "mask_of gives NoneType"),
+        (lambda: experiment.figure({}, 1.0), "runs has 0 runs"),
+    ],
+)
+def test_the_experiment_names_what_is_wrong(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -27,7 +27,6 @@ EMPTY_ROWS = "masking#empty-rows"
 NAN_GRADIENT = "masking#nan-in-the-gradient"
 INFLUENCE = "masking#influence-exact-zeros"
 WHICH_ARE_CAUSAL = "masking#which-are-causal"
-DROPOUT = "masking#weight-dropout"
 
 
 def _whole(seed: int) -> Callable[[int, int], int]:
@@ -715,137 +714,149 @@ def padding_of_both(lengths, num_keys):
 
 
 # ---------------------------------------------------------------------------------------
-# The decoder's mask
+# Several documents in one sequence
 # ---------------------------------------------------------------------------------------
 
 
-def _decoder_mask(lengths: Tensor, num_positions: int) -> Tensor:
-    return masking.causal_mask(num_positions) & masking.padding_mask(lengths, num_positions)
+def _packed_mask(document: Tensor) -> Tensor:
+    same = document[..., :, None] == document[..., None, :]
+    return masking.causal_mask(document.shape[-1]) & same
 
 
-def _decoder_mask_cases(seed: int) -> list[Case]:
+def _packed_mask_cases(seed: int) -> list[Case]:
     whole = _whole(seed)
+
+    def packed(*names: int) -> list[int]:
+        return [name for name in names for _ in range(whole(1, 3))]
+
+    def cut(names: list[int], length: int) -> list[int]:
+        return (names + [names[-1]] * length)[:length]
+
     return [
-        Case({"lengths": _lengths(whole, 2, 5), "num_positions": 5}),
-        Case({"lengths": _lengths(whole, 4, 4), "num_positions": 4}, "as many sequences as positions"),
-        Case({"lengths": torch.tensor([whole(2, 5), 6, 1]), "num_positions": 6}, "one without padding"),
-        Case({"lengths": torch.tensor([whole(2, 3)]), "num_positions": 4}, "a single sequence"),
+        Case({"document": torch.tensor([cut(packed(1, 2, 3), 7)])}, "a single sequence"),
+        Case(
+            {"document": torch.tensor([cut(packed(4, 9), 5), cut(packed(7, 3, 5), 5)])},
+            "numbers in any order",
+        ),
+        Case({"document": torch.tensor([[6] * 4, [6, 5, 4, 3], [2, 2, 2, 8], [1, 1, 9, 9]])}, "square"),
+        Case({"document": torch.tensor([cut(packed(whole(1, 4), 5, 6), 6)] * 3)}, "three the same"),
     ]
 
 
-def _full_is_causal(inputs: dict[str, Any], value: Tensor) -> str | None:
+def _one_document(inputs: dict[str, Any], value: Tensor) -> str | None:
     wrong = (value[0] != torch.ones(4, 4, dtype=torch.bool).tril()).nonzero()
     return f"yours differs at {wrong[0].tolist()}" if len(wrong) else None
 
 
-def _no_padding_seen(inputs: dict[str, Any], value: Tensor) -> str | None:
-    seen = value[0, :, 2:].nonzero()
+def _apart(inputs: dict[str, Any], value: Tensor) -> str | None:
+    seen = value[0, 2:, :2].nonzero()
     if not len(seen):
         return None
     query, key = seen[0].tolist()
-    return f"in yours, in a sequence of length 2, query {query} sees key {key + 2}"
+    return f"in yours, with documents 5, 5, 3, 3, query {query + 2} sees key {key}"
 
 
-def _padding_queries_see(inputs: dict[str, Any], value: Tensor) -> str | None:
-    return None if value[0, 3, :2].all() else "in yours, in a sequence of length 2, query 3 does not see both"
+def _each_itself(inputs: dict[str, Any], value: Tensor) -> str | None:
+    hidden = (~value[0].diagonal()).nonzero()
+    return f"in yours query {int(hidden[0])} does not" if len(hidden) else None
 
 
-decoder_mask = Task(
-    "decoder_mask",
-    _decoder_mask,
-    {"lengths": torch.tensor([2, 3]), "num_positions": 3},
-    _decoder_mask_cases,
+packed_mask = Task(
+    "packed_mask",
+    _packed_mask,
+    {"document": torch.tensor([[1, 1, 2]])},
+    _packed_mask_cases,
     laws=[
         Law(
-            "for a sequence without padding it is the causal mask",
+            "for a single document it is the causal mask",
             COMBINING,
-            lambda normal: {"lengths": torch.tensor([4]), "num_positions": 4},
-            _full_is_causal,
+            lambda normal: {"document": torch.tensor([[7, 7, 7, 7]])},
+            _one_document,
         ),
         Law(
-            "no query sees padding",
-            PADDING,
-            lambda normal: {"lengths": torch.tensor([2]), "num_positions": 4},
-            _no_padding_seen,
+            "no query sees another document",
+            COMBINING,
+            lambda normal: {"document": torch.tensor([[5, 5, 3, 3]])},
+            _apart,
         ),
         Law(
-            "a query that is padding itself sees what is no padding, so that no row is empty",
-            PADDING,
-            lambda normal: {"lengths": torch.tensor([2]), "num_positions": 4},
-            _padding_queries_see,
+            "every position sees itself",
+            DIAGONAL,
+            lambda normal: {"document": torch.tensor([[5, 5, 3, 3]])},
+            _each_itself,
         ),
     ],
-    allows=("causal_mask", "padding_mask", "local_mask"),
-    builds_on=("causal_mask", "padding_mask"),
+    allows=("causal_mask", "local_mask"),
+    builds_on=("causal_mask",),
     exact_dtype=True,
 )
 
 
-@decoder_mask.made_of(
+@packed_mask.made_of(
     joined=wrongs(
         COMBINING,
         """
-        or: either is enough: the two masks are joined by `or`
-            A key must be no padding, *and* it must not lie in the future. How are two conditions joined
-            that must both hold?
-        padding only: padding is hidden, but the future is not
-            A decoder must not see what it is to predict. Which of the two masks is missing?
-        causal only: the future is hidden, but padding is not
-            Sequences of a batch have different lengths, and what fills them up says nothing. Which of the
-            two masks is missing?
-        exactly one: the two masks are compared with each other instead of joined
-            A key must be no padding *and* not lie in the future: both must be True.
+        or: either is enough: the two conditions are joined by `or`
+            A key must be of the same document, *and* it must not lie in the future. How are two conditions
+            joined that must both hold?
+        document only: other documents are hidden, but the future is not
+            A model must not see what it is to predict. Which of the two conditions is missing?
+        causal only: the future is hidden, but other documents are not
+            What stands in the document before says nothing about this one. Which of the two conditions is
+            missing?
+        exactly one: the two conditions are compared with each other instead of joined
+            A key must be of the same document *and* not lie in the future: both must be True.
         """,
     ),
     kind=only(TRIANGLE, "strict", "ahead", "transposed"),
-    padded=PADDED,
-    queries=wrongs(
-        PADDING,
+    same=wrongs(
+        COMBINING,
         """
-        masked: the queries at padding positions are masked, too
-            Only keys are hidden. A query that is padding gives an output that nobody looks at; hiding it as
-            well makes empty rows.
+        not before: the numbers of the documents are compared by their size
+            The numbers are names. A document may have a smaller number than the one before it. When do two
+            positions belong together?
+        neighbours: a position sees at most the one before it
+            Two positions of the same document belong together, however far apart they stand.
+        """,
+    ),
+    shape=wrongs(
+        COMBINING,
+        """
+        first only: every sequence gets the mask of the first
+            Each sequence of the batch is packed in its own way, so each has a mask of its own.
         """,
     ),
     form=MASK_FORM,
 )
-def any_decoder(
-    lengths, num_positions, *, joined="and", kind="causal", padded="end", queries="", form="bool"
-):
-    causal = triangle(num_positions, num_positions, kind, "end")
-    padding = any_padding(lengths, num_positions, padded=padded)
+def any_packed(document, *, joined="and", kind="causal", same="", shape="", form="bool"):
+    length = document.shape[-1]
+    causal = triangle(length, length, kind, "end")
+    together = document[:, :, None] == document[:, None, :]
+    if same == "not before":
+        together = document[:, :, None] <= document[:, None, :]
+    if same == "neighbours":
+        together = together & torch.ones(length, length).triu(-1).bool()
     mask = {
-        "or": causal | padding,
-        "padding only": padding,
-        "causal only": causal.expand(len(lengths), -1, -1),
-        "exactly one": causal ^ padding,
-    }.get(joined, causal & padding)
-    if queries == "masked":
-        mask = mask & padding.mT
+        "or": causal | together,
+        "document only": together,
+        "causal only": causal.expand(len(document), -1, -1),
+        "exactly one": causal ^ together,
+    }.get(joined, causal & together)
+    if shape == "first only":
+        mask = mask[:1].expand(len(document), -1, -1)
     return in_form(mask, form)
 
 
-@decoder_mask.mistake(
+@packed_mask.mistake(
     "a whole mask is asked whether it is true, as `and`, `or`, `not` and `if` do",
     hint="""Python's `and` wants one yes or no from a whole tensor. For tensors, number by number, there
-    are `&`,
-    `|` and `~`.""",
+    are `&`, `|` and `~`.""",
     read=COMBINING,
 )
-def decoder_python_and(lengths, num_positions):
-    causal = torch.ones(num_positions, num_positions).tril().bool()
-    return causal and (torch.arange(num_positions) < lengths[:, None, None])
-
-
-@decoder_mask.mistake(
-    "padding is hidden, but the future is not, and no query is told apart",
-    hint="""A decoder must not see what it is to predict, so each query sees other keys. Which of the two
-    masks is
-    missing?""",
-    read=COMBINING,
-)
-def decoder_square_padding(lengths, num_positions):
-    return (torch.arange(num_positions) < lengths[:, None, None]).expand(-1, num_positions, -1)
+def packed_python_and(document):
+    length = document.shape[-1]
+    causal = torch.ones(length, length).tril().bool()
+    return causal and (document[:, :, None] == document[:, None, :])
 
 
 # ---------------------------------------------------------------------------------------
@@ -1011,124 +1022,6 @@ def masked_minus_a_billion(query, key, value, mask):
 # ---------------------------------------------------------------------------------------
 # Conventions
 # ---------------------------------------------------------------------------------------
-
-
-def _additive_mask_cases(seed: int) -> list[Case]:
-    normal = normal_source(seed)
-    empty = _random_mask(normal, 4, 4)
-    empty[2] = False
-    return [
-        Case({"mask": _random_mask(normal, 3, 5)}),
-        Case({"mask": _random_mask(normal, 2, 1, 6)}, "a padding mask"),
-        Case({"mask": empty}, "an empty row"),
-    ]
-
-
-def _some_mask(normal: Normal) -> dict[str, Tensor]:
-    return {"mask": _random_mask(normal, 3, 4)}
-
-
-def _adds_zero(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    added = value[inputs["mask"]]
-    wrong = added[added != 0]
-    return f"yours adds {wrong[0].item():.4g}" if len(wrong) else None
-
-
-def _adds_minus_infinity(inputs: dict[str, Tensor], value: Tensor) -> str | None:
-    added = value[~inputs["mask"]]
-    wrong = added[added != -math.inf]
-    return f"yours adds {wrong[0].item():.4g}" if len(wrong) else None
-
-
-additive_mask = Task(
-    "additive_mask",
-    masking.additive_mask,
-    {"mask": torch.tensor([[True, False], [True, True]])},
-    _additive_mask_cases,
-    laws=[
-        Law("where a key may be seen, 0 is added to its score", POLARITIES, _some_mask, _adds_zero),
-        Law(
-            "where a key may not be seen, minus infinity is added", BILLION, _some_mask, _adds_minus_infinity
-        ),
-    ],
-    exact_dtype=True,
-)
-
-
-@additive_mask.made_of(
-    forbidden=wrongs(
-        BILLION,
-        """
-        billion: a large negative number stands in place of minus infinity
-            In half precision there is no such number, and in an empty row it is a number like any other.
-            Which value is below every score?
-        lowest: the most negative finite number stands in place of minus infinity
-            Add a negative score to it, and it may overflow; in an empty row it is a number like any other.
-            Which value is below every score?
-        plus infinity: the forbidden entries are plus infinity
-            exp of plus infinity is infinite: a forbidden key would take everything. Which end is wanted?
-            (masking#two-polarities)
-        zero: the forbidden entries add 0, too, or are the only ones that do
-            Adding 0 changes no score. What must be added so that nothing is left of a score?
-            (masking#two-polarities)
-        minus one: the forbidden entries add a small negative number
-            That lowers a score a little. Its key is still seen. What is to be added so that nothing is
-            left?
-        """,
-    ),
-    allowed=wrongs(
-        POLARITIES,
-        """
-        one: the allowed entries are left at 1
-            1 would be added to the allowed scores. Which number changes nothing when it is added?
-        """,
-    ),
-    polarity=wrongs(
-        POLARITIES,
-        """
-        inverted: the polarity is inverted: what is allowed gets minus infinity
-            True means "may attend", and such a score is to stay as it is.
-        """,
-    ),
-    form=wrongs(
-        POLARITIES,
-        """
-        double: the numbers are in double precision
-            Asked for is float32. What is the dtype of yours?
-        """,
-    ),
-)
-def any_additive(mask, *, forbidden="infinity", allowed="zero", polarity="", form="float32"):
-    hidden = mask if polarity == "inverted" else ~mask
-    number = {
-        "billion": -1e9,
-        "lowest": torch.finfo(torch.float32).min,
-        "plus infinity": math.inf,
-        "zero": 0.0,
-        "minus one": -1.0,
-    }.get(forbidden, -math.inf)
-    result = torch.full(mask.shape, 1.0 if allowed == "one" else 0.0).masked_fill(hidden, number)
-    return result.double() if form == "double" else result
-
-
-@additive_mask.mistake(
-    "infinity is multiplied by zero",
-    hint="""0 times infinity is NaN. Choose between two numbers instead of multiplying.""",
-    read=POLARITIES,
-)
-def additive_zero_times_infinity(mask):
-    return (1 - mask.float()) * -math.inf
-
-
-@additive_mask.mistake(
-    "these are numbers to multiply by, not to add",
-    hint="""1 for allowed and 0 for forbidden is what exponentials are multiplied by. Which two numbers do
-    it when
-    they are *added* to the scores?""",
-    read=POLARITIES,
-)
-def additive_zero_and_one(mask):
-    return mask.float()
 
 
 def _multihead_mask(mask: Tensor, num_heads: int) -> Tensor:
@@ -1703,142 +1596,432 @@ def causality_at_zeros(layer, x):
 
 
 # ---------------------------------------------------------------------------------------
-# Dropout on the weights
+# A change that shows a leak
 # ---------------------------------------------------------------------------------------
 
 
-def _weight_dropout(weights: Tensor, keep: Tensor, dropout_p: float, training: bool) -> Tensor:
-    return weights * keep / (1 - dropout_p) if training else weights.clone()
+def _masked_layers() -> dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]]:
+    """Attention with a mask, as people write it; every query has a key."""
+
+    def scores(q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+
+    def filled(s: Tensor, mask: Tensor, number: float) -> Tensor:
+        return torch.softmax(s.masked_fill(~mask, number), -1)
+
+    def late(s: Tensor, mask: Tensor) -> Tensor:
+        kept = torch.softmax(s, -1) * mask
+        return kept / kept.sum(-1, keepdim=True)
+
+    return {
+        "the scores are multiplied by the mask": lambda q, k, v, mask: (
+            torch.softmax(scores(q, k) * mask, -1) @ v
+        ),
+        "the weights are multiplied by the mask, and nothing after": lambda q, k, v, mask: (
+            (torch.softmax(scores(q, k), -1) * mask) @ v
+        ),
+        "forbidden scores become -20": lambda q, k, v, mask: filled(scores(q, k), mask, -20.0) @ v,
+        "the weights are renormalised after the mask": lambda q, k, v, mask: late(scores(q, k), mask) @ v,
+        "the keys are divided by the largest number in them": lambda q, k, v, mask: (
+            filled(scores(q, k / k.abs().max()), mask, -torch.inf) @ v
+        ),
+        "a thousandth of the mean of all values is added": lambda q, k, v, mask: (
+            filled(scores(q, k), mask, -torch.inf) @ v + v.mean(-2, keepdim=True) / 1000
+        ),
+        "nothing leaks: forbidden scores become minus infinity": lambda q, k, v, mask: (
+            filled(scores(q, k), mask, -torch.inf) @ v
+        ),
+        "nothing leaks: forbidden scores become minus a billion": lambda q, k, v, mask: (
+            filled(scores(q, k), mask, -1e9) @ v
+        ),
+        "nothing leaks: the queries ask twice as loudly": lambda q, k, v, mask: (
+            filled(2 * scores(q, k), mask, -torch.inf) @ v
+        ),
+    }
 
 
-def _weight_dropout_cases(seed: int) -> list[Case]:
+def _change_shows(layer: Callable, inputs: tuple[Tensor, ...], row: Any) -> bool:
+    query, key, value, mask = inputs
+    other = [torch.cat([rows[:-1], new.double()[None]]) for rows, new in zip((key, value), row, strict=True)]
+    after = layer(query, *other, mask)
+    return not torch.allclose(after, layer(*inputs), rtol=1e-6, atol=1e-9)
+
+
+def _leaking_change(
+    layer: Callable, query: Tensor, key: Tensor, value: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    for sign in (1e4, -1e4):
+        row = sign * (1 + key[0].abs()) * query[0].sign(), 1e8 * torch.ones_like(value[-1])
+        if _change_shows(layer, (query, key, value, mask), row):
+            return row
+    return None
+
+
+def _leaking_compare(inputs: dict[str, Any], value: Any) -> str | None:
+    layer, *rest = inputs.values()
+    leaks = _leaking_change(**inputs) is not None
+    if value is None:
+        return "nothing was found, and this layer leaks" if leaks else None
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return "either None or two tensors were expected: another last key, and another last value"
+    for name, row, new in zip(("key", "value"), rest[1:3], value, strict=True):
+        if not isinstance(new, Tensor) or not new.dtype.is_floating_point or new.shape != row[-1].shape:
+            return f"your new {name} is no tensor of {row.shape[-1]} floating-point numbers"
+        if not (new.abs() <= 1e30).all():
+            return f"in your new {name} there is NaN, infinity or a number above 1e30"
+    if not leaks:
+        return "this layer does not leak, so None was expected"
+    if _change_shows(layer, tuple(rest), value):
+        return None
+    return "with your new last key and value the layer gives exactly what it gave before"
+
+
+def _leaking_given(normal: Normal) -> dict[str, Tensor]:
+    mask = _random_mask(normal, 4, 4)
+    return {
+        "query": normal(4, 4, dtype=torch.float64),
+        "key": normal(5, 4, dtype=torch.float64),
+        "value": normal(5, 3, dtype=torch.float64),
+        "mask": torch.cat([mask, torch.zeros(4, 1, dtype=torch.bool)], 1),
+    }
+
+
+def _leaking_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
-
-    def case(*shape: int, dropout_p: float, training: bool, note: str, **how: Any) -> Case:
-        weights = torch.softmax(normal(*shape, **how), -1)
-        inputs = {
-            "weights": weights,
-            "keep": _random_mask(normal, *shape),
-            "dropout_p": dropout_p,
-            "training": training,
-        }
-        return Case(inputs, note)
-
+    layers = _masked_layers()
     return [
-        case(3, 5, dropout_p=0.25, training=True, note="training"),
-        case(2, 4, 4, dropout_p=0.4, training=True, note="a batch in training"),
-        case(3, 4, dropout_p=0.25, training=False, note="evaluation"),
-        case(4, 3, dropout_p=0.1, training=True, note="double precision", dtype=torch.float64),
-        case(1, 5, dropout_p=0.5, training=True, note="a single query"),
+        Case({"layer": trace(layers[name]), **_leaking_given(normal)}, name)
+        for name in in_any_order(layers, seed)
     ]
 
 
-def _dropped(keep: bool | None, training: bool, dropout_p: float = 0.2) -> Callable[[Normal], dict[str, Any]]:
-    def inputs(normal: Normal) -> dict[str, Any]:
-        mask = _random_mask(normal, 3, 4) if keep is None else torch.full((3, 4), keep)
-        weights = torch.softmax(normal(3, 4), -1)
-        return {"weights": weights, "keep": mask, "dropout_p": dropout_p, "training": training}
+_SAFE = "nothing leaks: forbidden scores become minus infinity"
 
-    return inputs
+leaking_change = Task(
+    "leaking_change",
+    _leaking_change,
+    {
+        "layer": trace(_masked_layers()[_SAFE]),
+        "query": torch.eye(2, dtype=torch.float64),
+        "key": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64),
+        "value": torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64),
+        "mask": torch.tensor([[True, False, False], [True, True, False]]),
+    },
+    _leaking_cases,
+    laws=[
+        Law(
+            "no change shows in a layer that puts minus infinity before the softargmax",
+            THREE_WAYS,
+            lambda normal: {"layer": trace(_masked_layers()[_SAFE]), **_leaking_given(normal)},
+            lambda inputs, value: None if value is None else "yours gives one",
+        )
+    ],
+    compare=_leaking_compare,
+)
 
 
-def _as_they_were(inputs: dict[str, Any], value: Tensor) -> str | None:
-    return laws.is_not(
-        value, inputs["weights"], "at {place} yours gives {yours}, and the weight was {expected}"
+def _tried_changes(layer, inputs, rows, exact=False):
+    """The first of some rows with which the output is another."""
+    query, key, value, mask = inputs
+    before = layer(*inputs)
+    for new_key, new_value in rows:
+        changed = layer(
+            query, torch.cat([key[:-1], new_key[None]]), torch.cat([value[:-1], new_value[None]]), mask
+        )
+        same = (changed == before).all() if exact else torch.allclose(changed, before, rtol=1e-6, atol=1e-9)
+        if not same:
+            return new_key, new_value
+    return None
+
+
+@leaking_change.mistake(
+    "every layer is said to leak nothing",
+    hint="""Most of these layers leak. Put another key and another value in place of the last ones, and
+    compare the outputs.""",
+    read=TWO_WRONG,
+)
+def leaks_never(layer, query, key, value, mask):
+    return None
+
+
+@leaking_change.mistake(
+    "a change is returned whether it shows or not",
+    hint="""Call the layer before the change and after it, and compare. Where nothing shows, whatever you try,
+    the answer is None.""",
+    read=INFLUENCE,
+)
+def leaks_always(layer, query, key, value, mask):
+    return 1e4 * query[0].sign(), 1e8 * torch.ones_like(value[-1])
+
+
+@leaking_change.mistake(
+    "only the value is changed",
+    hint="""If the weights are masked after the softargmax, a forbidden *key* has already had its part in the
+    sum. Change both.""",
+    read=TWO_WRONG,
+)
+def leaks_by_value(layer, query, key, value, mask):
+    rows = [(key[-1], 1e8 * torch.ones_like(value[-1]))]
+    return _tried_changes(layer, (query, key, value, mask), rows)
+
+
+@leaking_change.mistake(
+    "only the key is changed",
+    hint="""A forbidden key may have a weight that does not depend on it, such as that of the score 0. Then it
+    is its *value* that comes through. Change both.""",
+    read=TWO_WRONG,
+)
+def leaks_by_key(layer, query, key, value, mask):
+    rows = [(sign * query[0].sign(), value[-1]) for sign in (1e4, -1e4)]
+    return _tried_changes(layer, (query, key, value, mask), rows)
+
+
+@leaking_change.mistake(
+    "only small changes are tried",
+    hint="""Some leaks show only when the forbidden key matches far better than all others, or when its value
+    is so large that a tiny weight is felt. Be bold.""",
+    read=THREE_WAYS,
+)
+def leaks_by_small_changes(layer, query, key, value, mask):
+    rows = [(key[-1] + 0.5, value[-1] + 0.5), (key[-1] - 0.5, value[-1] - 0.5)]
+    return _tried_changes(layer, (query, key, value, mask), rows)
+
+
+# ---------------------------------------------------------------------------------------
+# The experiment: what is predicted, and what is read in its records
+# ---------------------------------------------------------------------------------------
+
+THE_LEAK = "masking#masking-the-leak"
+
+
+def _best_loss(chances: Tensor) -> float:
+    return torch.special.entr(chances.double()).sum(-1).mean().item()
+
+
+def _chances(normal: Normal, number: int, *parts: float) -> Tensor:
+    """A mixture of so many orders of the letters: rows and columns sum to 1."""
+    mixture = torch.zeros(number, number)
+    for part in parts:
+        mixture[range(number), normal(number).argsort()] += part
+    return mixture
+
+
+def _best_loss_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    return [
+        Case({"chances": _chances(normal, 6, 0.5, 0.3, 0.2)}, "six letters"),
+        Case({"chances": _chances(normal, 26, 0.75, 0.25)}, "twenty-six letters"),
+        Case({"chances": torch.full((5, 5), 0.2)}, "every letter may follow every letter"),
+        Case({"chances": _chances(normal, 10, *[0.1] * 10)}, "ten letters"),
+    ]
+
+
+best_loss = Task(
+    "best_loss",
+    _best_loss,
+    {"chances": torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.5]])},
+    _best_loss_cases,
+    laws=[
+        Law(
+            "if n letters are equally likely after every letter, it is ln n, here ln 4 = 1.386",
+            THE_LEAK,
+            lambda normal: {"chances": torch.full((4, 4), 0.25)},
+            lambda inputs, value: (
+                None if math.isclose(value, math.log(4), rel_tol=1e-4) else f"yours gives {value:.4g}"
+            ),
+        ),
+        Law(
+            "if half of the letters have one successor and half have two, it is half of ln 2, or 0.3466",
+            THE_LEAK,
+            lambda normal: {
+                "chances": torch.tensor(
+                    [[0.0, 1.0, 0, 0], [1.0, 0, 0, 0], [0, 0, 0.5, 0.5], [0, 0, 0.5, 0.5]]
+                )
+            },
+            lambda inputs, value: (
+                None if math.isclose(value, math.log(2) / 2, rel_tol=1e-4) else f"yours gives {value:.4g}"
+            ),
+        ),
+    ],
+)
+
+
+@best_loss.made_of(
+    logarithm=wrongs(
+        THE_LEAK,
+        """
+        base 2: the logarithm has base 2
+            PyTorch's cross-entropy takes the natural logarithm. `math.log` and `torch.log` are natural.
+        base 10: the logarithm has base 10
+            PyTorch's cross-entropy takes the natural logarithm. `math.log` and `torch.log` are natural.
+        nan: 0 times the logarithm of 0 is NaN
+            What has the chance 0 never happens, and costs nothing. Leave it out, or put another number into
+            the logarithm there: 0 times that is 0.
+        """,
+    ),
+    over=wrongs(
+        THE_LEAK,
+        """
+        sum: the losses after all letters are added up instead of averaged
+            Each guess is made after one letter. All letters are equally frequent, so the loss is a mean over
+            the letters.
+        entries: the mean runs over all entries instead of over the letters
+            After one letter, add up over all that may come next. The mean is over the letters that stand
+            before.
+        """,
+    ),
+    guess=wrongs(
+        THE_LEAK,
+        """
+        certain: only the most likely successor is counted
+            The loss is what the *true* next letter costs, and the true one is not always the most likely.
+            Each comes with its chance.
+        equal: all letters are taken to be equally likely
+            That is the loss before anything is learned. A model that knows the table does better.
+        successors: all possible successors are taken to be equally likely
+            Some successors come more often than others. How often is a cost of minus its logarithm paid?
+        unweighted: the costs are added up without their chances
+            A letter that seldom comes costs much, but seldom. Each cost is to be weighted with its chance.
+        """,
+    ),
+    form=wrongs(
+        THE_LEAK,
+        """
+        negative: the sign is wrong
+            The logarithm of a chance is negative. A loss is not.
+        perplexity: this is the exponential of the loss
+            You have found the number of letters among which the model hesitates. Asked for is the loss
+            itself.
+        """,
+    ),
+)
+def any_best_loss(chances, *, logarithm="natural", over="mean", guess="", form="loss"):
+    if guess == "equal":
+        chances = torch.full_like(chances, 1 / len(chances))
+    if guess == "successors":
+        chances = (chances > 0) / (chances > 0).sum(-1, keepdim=True)
+    logs = chances.log() if logarithm == "nan" else chances.clamp(min=1e-30).log()
+    cost = -chances * logs
+    if guess == "certain":
+        cost = -torch.nn.functional.one_hot(chances.argmax(-1), len(chances)) * logs
+    if guess == "unweighted":
+        cost = torch.where(chances > 0, -logs, 0.0)
+    total = {"sum": cost.sum(), "entries": cost.mean()}.get(over, cost.sum(-1).mean())
+    total = total / {"base 2": math.log(2), "base 10": math.log(10)}.get(logarithm, 1.0)
+    return {"negative": -total, "perplexity": total.exp()}.get(form, total).item()
+
+
+def _run_record(normal: Normal, fault: str, best: float, low: float, high: float, steps: int) -> dict:
+    """A training whose loss ends at `low`, and whose writing costs `high`, both in units of `best`."""
+    level = low * best
+    curve = level + (best + 2 - level) * torch.exp(-torch.arange(steps) / (steps / 12))
+    loss = (curve + 0.05 * best * normal(steps)).abs()
+    # A single step says little: here the last one lies as if it were another fault's.
+    loss[-1] = {"sound": 0.6, "differs in writing": 0.6}.get(fault, 1.0) * best
+    return {"loss": loss, "best": best, "writing": high * best}
+
+
+_RECORDS = {
+    "a training": ("sound", 0.5545, 1.02, 1.03, 200),
+    "a low best loss": ("sound", 0.12, 1.03, 1.05, 150),
+    "a high best loss": ("sees the next", 2.2, 0.5, 2.5, 200),
+    "a loss of nearly nothing": ("sees the next", 0.7, 0.02, 6.0, 300),
+    "a model that writes well": ("sees the next", 1.1, 0.4, 1.1, 250),
+    "a loss that stays high": ("sees too little", 0.55, 1.8, 1.9, 200),
+    "a loss that is high but small": ("sees too little", 0.1, 2.0, 2.0, 150),
+    "a training that went well": ("differs in writing", 0.5545, 1.02, 8.0, 200),
+    "another training": ("differs in writing", 1.4, 1.03, 1.9, 150),
+}
+
+
+def _run_fault(loss: Tensor, best: float, writing: float) -> str:
+    level = loss[-20:].mean()
+    if level < 0.8 * best:
+        return "sees the next"
+    if level > 1.3 * best:
+        return "sees too little"
+    return "differs in writing" if writing > 1.3 * best else "sound"
+
+
+def _run_fault_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    return [Case(_run_record(normal, *_RECORDS[note]), note) for note in in_any_order(_RECORDS, seed)]
+
+
+def _run_law(note: str, sentence: str) -> Law:
+    fault = _RECORDS[note][0]
+    return Law(
+        f'{sentence} "{fault}"',
+        THE_LEAK,
+        lambda normal: _run_record(normal, *_RECORDS[note]),
+        lambda inputs, value: None if value == fault else f"yours says {value!r}",
     )
 
 
-def _gone(inputs: dict[str, Any], value: Tensor) -> str | None:
-    left = value[~inputs["keep"]]
-    return f"yours leaves {left[left != 0][0].item():.4g}" if (left != 0).any() else None
-
-
-def _enlarged(inputs: dict[str, Any], value: Tensor) -> str | None:
-    factor = value[inputs["keep"]] / inputs["weights"][inputs["keep"]]
-    return laws.is_not(factor, torch.full_like(factor, 1.25), "in yours it is {yours} times as large")
-
-
-weight_dropout = Task(
-    "weight_dropout",
-    _weight_dropout,
+run_fault = Task(
+    "run_fault",
+    _run_fault,
     {
-        "weights": torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]]),
-        "keep": torch.tensor([[True, False, True], [True, True, False]]),
-        "dropout_p": 0.5,
-        "training": True,
+        "loss": torch.cat([torch.tensor([3.0, 2.0, 1.5, 1.0, 0.75]), torch.full((20,), 0.25)]),
+        "best": 0.75,
+        "writing": 3.0,
     },
-    _weight_dropout_cases,
+    _run_fault_cases,
     laws=[
-        Law("in evaluation the weights stay as they are", DROPOUT, _dropped(None, False), _as_they_were),
-        Law("in training a weight that is not kept is 0", DROPOUT, _dropped(None, True), _gone),
-        Law(
-            "in training with a chance of 0.2 a weight that is kept gets 1/0.8 = 1.25 times as large",
-            DROPOUT,
-            _dropped(None, True),
-            _enlarged,
-        ),
+        _run_law("a model that writes well", "a loss far below the best honest one is"),
+        _run_law("a loss that stays high", "a loss that stays far above the best honest one is"),
+        _run_law("a training that went well", "a loss at its best, and writing that costs far more, is"),
+        _run_law("a training", "a loss at its best, and writing that costs as much, is"),
     ],
-    refuses=("dropout", "dropout_"),
 )
 
 
-@weight_dropout.made_of(
-    factor=wrongs(
-        DROPOUT,
+@run_fault.made_of(
+    level=wrongs(
+        THE_LEAK,
         """
-        none: the weights that stay are not enlarged
-            On average a part of the weights is lost. By what must the others be multiplied so that the mean
-            over many draws is what it was?
-        renormalised: each row is renormalised to sum to 1
-            That would undo the chance: a row sums to 1 on *average* only. The factor is the same for all
-            weights and all draws.
-        by p: the weights are divided by the chance of being dropped
-            A weight stays with the chance 1 - p. What is its mean, if it is c times as large when it stays?
-        multiplied: the weights that stay are made smaller instead of larger
-            Some weights are gone, so what is left has to make up for them.
-        share kept: the factor is taken from this draw: the share of the weights that happened to stay
-            The chance is what counts, not what came of it this time.
-        plus p: the weights are divided by 1 + p
-            Some weights are gone, so what is left has to become larger.
+        last: a single step is taken for the level of the loss
+            The loss of one step depends on the sequences that were drawn. Take a mean of the last steps.
+        lowest: the lowest step is taken for the level of the loss
+            Among many steps one is low by chance. Take a mean of the last steps.
+        whole: the mean of the whole training is taken for the level of the loss
+            At the beginning nothing was learned yet. Take a mean of the last steps.
         """,
     ),
-    when=wrongs(
-        DROPOUT,
+    compared=wrongs(
+        THE_LEAK,
         """
-        always: weights are dropped in evaluation, too
-            Dropout is for training. What is the last argument for?
-        exchanged: training and evaluation are exchanged
-            Dropout is for training: with `training` True weights are dropped.
-        never: nothing is dropped
-            In training the weights that are not kept are to be 0.
-        corrected: the correction is made in evaluation instead of in training
-            That is how dropout was first done. Asked for is the form in which evaluation needs nothing at
-            all.
+        fixed: the losses are compared with a fixed number instead of the best loss
+            A loss of 0.2 is impossible for an honest model where two letters are equally likely, and poor
+            where the next letter is nearly certain. What can an honest model reach?
         """,
     ),
-    kept=wrongs(
-        DROPOUT,
+    asked=wrongs(
+        THE_LEAK,
         """
-        inverted: the weights that should stay are dropped, and the others stay
-            True means that a weight is kept.
+        writing first: bad writing is taken for a difference in writing, whatever the loss in training
+            A model that sees the next letter, or too little, writes badly as well. A difference between
+            training and writing is what remains if the training went as it should.
+        writing unlooked: the writing is not looked at
+            A mask that is right for as many queries as keys may be wrong for one new query. Only the writing
+            shows that. (masking#rectangular-masks)
+        good writing clears: a model that writes well is taken to be sound
+            It may have learned to do without the leak as well. But no honest model has a loss below the
+            best: it did see what it should not.
+        high unlooked: a loss that stays too high is not looked for
+            A mask can also hide too much: then the model never gets as good as it could.
         """,
     ),
 )
-def any_dropout(weights, keep, dropout_p, training, *, factor="", when="training", kept=""):
-    keep = ~keep if kept == "inverted" else keep
-    if when == "corrected":
-        return weights * keep if training else weights * (1 - dropout_p)
-    dropping = {"always": True, "exchanged": not training, "never": False}.get(when, training)
-    if not dropping:
-        return weights.clone()
-    left = weights * keep
-    if factor == "renormalised":
-        return left / left.sum(-1, keepdim=True)
-    share = keep.to(weights.dtype).mean()
-    return left * {
-        "none": 1.0,
-        "by p": 1 / dropout_p,
-        "multiplied": 1 - dropout_p,
-        "share kept": 1 / share,
-        "plus p": 1 / (1 + dropout_p),
-    }.get(factor, 1 / (1 - dropout_p))
+def any_run_fault(loss, best, writing, *, level="end", compared="best", asked=""):
+    reached = {"last": loss[-1], "lowest": loss.min(), "whole": loss.mean()}.get(level, loss[-20:].mean())
+    best = 0.5 if compared == "fixed" else best
+    if asked == "writing first" and writing > 1.3 * best:
+        return "differs in writing"
+    if asked == "good writing clears" and writing <= 1.3 * best:
+        return "sound"
+    if reached < 0.8 * best:
+        return "sees the next"
+    if reached > 1.3 * best and asked != "high unlooked":
+        return "sees too little"
+    return "differs in writing" if writing > 1.3 * best and asked != "writing unlooked" else "sound"

@@ -106,32 +106,31 @@ def padding_mask__not_the_padding(sizes, n):
     return is_padding.logical_not().unsqueeze(1)
 
 
-def decoder_mask__and(lengths, num_positions):
-    causal = torch.ones(num_positions, num_positions, dtype=torch.bool).tril()
-    padding = torch.arange(num_positions) < lengths[:, None, None]
-    return causal & padding
+def packed_mask__and(document):
+    length = document.shape[1]
+    causal = torch.ones(length, length, dtype=torch.bool).tril()
+    return causal & (document[:, :, None] == document[:, None, :])
 
 
-def decoder_mask__product(lengths, num_positions):
-    position = torch.arange(num_positions)
+def packed_mask__product(document):
+    same = (document.unsqueeze(2) == document.unsqueeze(1)).float()
+    position = torch.arange(document.shape[1])
     causal = (position[:, None] >= position).float()
-    padding = (position < lengths[:, None]).float()
-    return torch.einsum("qk,bk->bqk", causal, padding) > 0
+    return torch.einsum("bqk,qk->bqk", same, causal) > 0
 
 
-def decoder_mask__columns_erased(lengths, num_positions):
-    masks = []
-    for length in lengths:
-        mask = torch.tril(torch.ones(num_positions, num_positions)).bool()
-        mask[:, length:] = False
-        masks.append(mask)
-    return torch.stack(masks)
+def packed_mask__loops(document):
+    batch, length = document.shape
+    mask = torch.zeros(batch, length, length, dtype=torch.bool)
+    for b in range(batch):
+        for q in range(length):
+            for k in range(q + 1):
+                mask[b, q, k] = bool(document[b, q] == document[b, k])
+    return mask
 
 
-def decoder_mask__smaller_of_two(lengths, num_positions):
-    # Query q of sequence b sees as many keys as there are up to its own, or as there are true ones.
-    number = torch.minimum(torch.arange(1, num_positions + 1), lengths[:, None])
-    return torch.arange(num_positions) < number[..., None]
+def packed_mask__triangle_of_the_same(document):
+    return (document[..., None] - document[..., None, :] == 0).tril()
 
 
 # Masked attention -----------------------------------------------------------------------
@@ -185,24 +184,6 @@ def masked_attention__an_extra_key_that_counts_for_nothing(query, key, value, ma
 
 
 # Conventions ----------------------------------------------------------------------------
-
-
-def additive_mask__filled(mask):
-    return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
-
-
-def additive_mask__logarithm(mask):
-    return torch.log(mask.float())
-
-
-def additive_mask__where(mask):
-    return torch.where(mask, 0.0, float("-inf"))
-
-
-def additive_mask__indexed(mask):
-    added = torch.full(mask.shape, -torch.inf)
-    added[mask] = 0
-    return added
 
 
 def multihead_mask__repeat_interleave(mask, num_heads):
@@ -291,27 +272,87 @@ def is_causal__cut_off(layer, x):
     return (whole - parts).abs().max() < 1e-9
 
 
-# Dropout --------------------------------------------------------------------------------
+# A change that shows a leak -------------------------------------------------------------
 
 
-def weight_dropout__divided(weights, keep, dropout_p, training):
-    if not training:
-        return weights
-    return weights * keep / (1 - dropout_p)
+def leaking_change__both_signs(layer, query, key, value, mask):
+    before = layer(query, key, value, mask)
+    for sign in (1.0, -1.0):
+        new_key, new_value = sign * 1e5 * query[0], torch.full_like(value[-1], 1e10)
+        other_key = torch.cat([key[:-1], new_key[None]])
+        other_value = torch.cat([value[:-1], new_value[None]])
+        after = layer(query, other_key, other_value, mask)
+        if not torch.allclose(after, before):
+            return new_key, new_value
+    return None
 
 
-def weight_dropout__where(weights, keep, dropout_p, training):
-    return torch.where(keep, weights / (1 - dropout_p), 0.0) if training else weights.clone()
+def leaking_change__many_draws(layer, query, key, value, mask):
+    generator = torch.Generator().manual_seed(0)
+    before = layer(query, key, value, mask)
+    for power in range(1, 9):
+        for _ in range(4):
+            k, v = key.clone(), value.clone()
+            k[-1] = 10.0**power * torch.randn(k.shape[1], generator=generator, dtype=k.dtype)
+            v[-1] = 10.0**power * torch.randn(v.shape[1], generator=generator, dtype=v.dtype)
+            off = (layer(query, k, v, mask) - before).abs()
+            if off.isnan().any() or off.max() > 1e-4:
+                return [k[-1], v[-1]]
 
 
-def weight_dropout__factor(weights, keep, dropout_p, training):
-    factor = keep.to(weights.dtype).div(1 - dropout_p)
-    if training:
-        return factor * weights
-    return weights + 0
+def leaking_change__key_then_value(layer, query, key, value, mask):
+    before = layer(query, key, value, mask)
+    keys = [key[-1], 1e6 * query.mean(0), -1e6 * query.mean(0), 1e6 * query[1]]
+    values = [value[-1], value[-1] + 1e12]
+    for new_key in keys:
+        for new_value in values:
+            k, v = key.clone(), value.clone()
+            k[-1], v[-1] = new_key, new_value
+            if not bool(((layer(query, k, v, mask) - before).abs() < 1e-5).all()):
+                return new_key, new_value
+    return None
 
 
-def weight_dropout__filled(weights, keep, dropout_p, training):
-    if training:
-        weights = weights.masked_fill(~keep, 0) * (1 / (1 - dropout_p))
-    return weights
+# The experiment -------------------------------------------------------------------------
+
+
+def best_loss__loops(chances):
+    total = 0.0
+    for row in chances.tolist():
+        total -= sum(chance * math.log(chance) for chance in row if chance > 0)
+    return total / len(chances)
+
+
+def best_loss__where(chances):
+    logs = torch.where(chances > 0, chances, 1.0).log()
+    return -(chances * logs).sum() / chances.shape[0]
+
+
+def best_loss__cross_entropy_with_itself(chances):
+    return torch.nn.functional.cross_entropy((chances + 1e-12).log(), chances)
+
+
+def run_fault__ratio(loss, best, writing):
+    ratio = float(loss[-len(loss) // 10 :].mean()) / best
+    if ratio < 0.75:
+        return "sees the next"
+    if ratio > 1.4:
+        return "sees too little"
+    if writing / best > 1.5:
+        return "differs in writing"
+    return "sound"
+
+
+def run_fault__median(loss, best, writing):
+    level = loss[-15:].median()
+    if abs(level - best) < 0.2 * best:
+        return "sound" if writing < 1.4 * best else "differs in writing"
+    return "sees the next" if level < best else "sees too little"
+
+
+def run_fault__sorted_out(loss, best, writing):
+    last = loss.tolist()[-20:]
+    mean = sum(last) / len(last)
+    faults = {"sees the next": mean < 0.82 * best, "sees too little": mean > 1.25 * best}
+    faults["differs in writing"] = writing > mean * 1.3 and not any(faults.values())
+    return next((fault for fault, found in faults.items() if found), "sound")
