@@ -431,10 +431,10 @@ def any_mask_of_times(query_time, key_time, *, allowed="", compared="", layout="
 _LENGTH, _DIM = 7, 9  # more features than positions, so that no pooled output passes for a sequence
 
 # A layer, and what it is: equivariant, invariant, both or neither.
-Layers = dict[str, tuple[Callable[[Tensor], Tensor], str]]
+Mysteries = dict[str, tuple[Callable[[Tensor], Tensor], str]]
 
 
-def _layers(seed: int, x: Tensor) -> Layers:
+def _layers(seed: int, x: Tensor) -> Mysteries:
     """Layers whose numbers come from the seed: whoever knows the steps does not know what they do.
 
     Some notice that they get something else than `x`, and show it in a part of their output only: in all
@@ -1337,14 +1337,14 @@ def any_channels_first(x, W_Q, W_K, W_V, *, compared="", axis="", averaged="", f
 # ---------------------------------------------------------------------------------------
 
 
-def _toy_pair(centre: Tensor, width: Tensor, height: Tensor) -> tuple[Tensor, Tensor]:
-    profile = toy.profiles(centre, width)  # (num_sequences, 4, 100)
+def _toy_pair(centre: Tensor, width: Tensor, height: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    profile = toy.profiles(centre, width)[..., :length]  # (num_sequences, 4, length)
     mean = (height + height[:, [1, 0, 3, 2]]) / 2  # (num_sequences, 4)
     x, target = ((each[..., None] * profile).sum(1, keepdim=True) for each in (height, mean))
     return x, target
 
 
-def _shapes(normal: Normal, number: int) -> dict[str, Tensor]:
+def _shapes(normal: Normal, number: int, length: int = 100) -> dict[str, Any]:
     """Four shapes apart from each other, in any order, and no edge where rounding decides."""
     places = torch.tensor([12.0, 37.0, 62.0, 87.0])
     order = normal(number, 4).argsort(1)
@@ -1352,6 +1352,7 @@ def _shapes(normal: Normal, number: int) -> dict[str, Tensor]:
         "centre": places[order] + normal(number, 4).clamp(-2.5, 2.5),
         "width": 8 + normal(number, 4).clamp(-2.5, 2.5),
         "height": 13 + 4 * normal(number, 4).clamp(-2.5, 2.5),
+        "length": length,
     }
 
 
@@ -1361,15 +1362,11 @@ def _toy_pair_cases(seed: int) -> list[Case]:
         Case(_shapes(normal, 3), "three sequences"),
         Case(_shapes(normal, 1), "a single sequence"),
         Case(_shapes(normal, 4), "as many sequences as shapes"),
-        Case({name: part.double() for name, part in _shapes(normal, 2).items()}, "double precision"),
+        Case(_shapes(normal, 2, 70), "shorter sequences, which end before the last shape"),
     ]
 
 
-def _two_shapes(normal: Normal) -> dict[str, Tensor]:
-    return _shapes(normal, 2)
-
-
-def _equal_heights(normal: Normal) -> dict[str, Tensor]:
+def _equal_heights(normal: Normal) -> dict[str, Any]:
     return _shapes(normal, 2) | {"height": torch.tensor([[3.0, 3.0, 5.0, 5.0], [8.0, 8.0, 2.0, 2.0]])}
 
 
@@ -1378,16 +1375,19 @@ def _target_is_input(inputs: dict[str, Tensor], value: tuple[Tensor, Tensor]) ->
 
 
 def _only_height(shape: int) -> laws.Draw:
-    def draw(normal: Normal) -> dict[str, Tensor]:
+    def draw(normal: Normal) -> dict[str, Any]:
         height = torch.zeros(1, 4)
         height[:, shape] = 8
         width = torch.full((1, 4), 7.0)
-        return {"centre": torch.tensor([[20.0, 40.0, 60.0, 80.0]]), "width": width, "height": height}
+        centre = torch.tensor([[20.0, 40.0, 60.0, 80.0]])
+        return {"centre": centre, "width": width, "height": height, "length": 100}
 
     return draw
 
 
-def _spans(first: int, last: int, top: float) -> Callable[[dict[str, Tensor], tuple[Tensor, Tensor]], Any]:
+def _spans(
+    first: int, last: int, top: float
+) -> Callable[[dict[str, Any], tuple[Tensor, Tensor]], str | None]:
     def broken(inputs: dict[str, Tensor], value: tuple[Tensor, Tensor]) -> str | None:
         places = (value[0][0, 0] != 0).nonzero().flatten().tolist() or [-1]
         if (places[0], places[-1]) != (first, last):
@@ -1408,9 +1408,10 @@ toy_pair = Task(
     "toy_pair",
     _toy_pair,
     {
-        "centre": torch.tensor([[20.0, 40.0, 60.0, 80.0]]),
-        "width": torch.tensor([[8.0, 8.0, 7.0, 5.0]]),
-        "height": torch.tensor([[16.0, 8.0, 3.0, 5.0]]),
+        "centre": torch.tensor([[3.0, 8.0, 11.0, 13.0]]),
+        "width": torch.tensor([[4.0, 4.0, 1.0, 3.0]]),
+        "height": torch.tensor([[4.0, 8.0, 3.0, 5.0]]),
+        "length": 16,
     },
     _toy_pair_cases,
     laws=[
@@ -1470,7 +1471,9 @@ toy_pair = Task(
         TOY_PROBLEM,
         """
         from one: positions are counted from 1
-            The first of the hundred positions is number 0.
+            The first position is number 0.
+        a hundred: there are always a hundred positions
+            The last argument says how many there are.
         """,
     ),
     pairs=wrongs(
@@ -1498,9 +1501,12 @@ toy_pair = Task(
         """,
     ),
 )
-def any_toy_pair(centre, width, height, *, triangle="", rectangle="", positions="", pairs="", form=""):
-    place = torch.arange(100) + (positions == "from one")
-    difference = place - centre[..., None]  # (num_sequences, 4, 100)
+def any_toy_pair(
+    centre, width, height, length, *, triangle="", rectangle="", positions="", pairs="", form=""
+):
+    length = 100 if positions == "a hundred" else length
+    place = torch.arange(length) + (positions == "from one")
+    difference = place - centre[..., None]  # (num_sequences, 4, length)
     distance, half = difference.abs(), width[..., None] / 2
     top = distance if triangle == "pointed" else (distance - 0.5).clamp(min=0)
     sides = 1 - top / (2 * half if triangle == "full width" else half)
@@ -1521,6 +1527,132 @@ def any_toy_pair(centre, width, height, *, triangle="", rectangle="", positions=
     keep = form != "no channel"
     x, target = ((each[..., None] * profile).sum(1, keepdim=keep) for each in (height, mean))
     return (target, x) if form == "target first" else (x, target)
+
+
+# ---------------------------------------------------------------------------------------
+# How many numbers a network learns
+# ---------------------------------------------------------------------------------------
+
+Layers = list[tuple[str, int, int, int]]
+
+
+def _network_size(layers: Layers) -> int:
+    size = 0
+    for kind, in_channels, out_channels, third in layers:
+        if kind == "conv":
+            size += out_channels * (in_channels * third + 1)
+        else:
+            size += in_channels * (2 * third + out_channels)
+    return size
+
+
+def _network(middle: tuple[str, int, int, int], channels: int = 64, width: int = 5) -> Layers:
+    """The running experiment's, with a layer in its middle."""
+    conv = ("conv", channels, channels, width)
+    return [("conv", 1, channels, width), conv, middle, conv, ("conv", channels, 1, width)]
+
+
+def _network_size_cases(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+    first, second, third, fourth = (torch.randperm(20, generator=generator)[:4] + 2).tolist()
+    return [
+        Case({"layers": _network(("conv", 64, 64, 5))}, "the network of five convolutions"),
+        Case({"layers": _network(("attention", 64, 64, 64))}, "the network with attention"),
+        Case({"layers": [("conv", first, second, third)]}, "one convolution"),
+        Case({"layers": [("attention", first, second, fourth)]}, "one attention"),
+        Case({"layers": [("attention", third, first, second), ("conv", first, fourth, 3)]}, "two layers"),
+    ]
+
+
+def _size_law(sentence: str, before: Layers | None, after: Layers, difference: int) -> Law:
+    if before is None:
+        return laws.differs_by(sentence, TOY_PROBLEM, {"layers": after}, None, difference)
+    return laws.differs_by(sentence, TOY_PROBLEM, {"layers": before}, {"layers": after}, difference)
+
+
+network_size = Task(
+    "network_size",
+    _network_size,
+    {"layers": [("conv", 1, 2, 3), ("attention", 2, 4, 1)]},
+    _network_size_cases,
+    laws=[
+        _size_law("a convolution of width 1 from one channel to one learns 2", None, [("conv", 1, 1, 1)], 2),
+        _size_law(
+            "a convolution from 3 channels to 5 that is wider by 1 learns 15 more",
+            [("conv", 3, 5, 2)],
+            [("conv", 3, 5, 3)],
+            15,
+        ),
+        _size_law(
+            "an attention from 3 channels that has one more in queries and keys learns 6 more",
+            [("attention", 3, 5, 2)],
+            [("attention", 3, 5, 3)],
+            6,
+        ),
+        _size_law(
+            "one more layer adds what it learns by itself",
+            [("attention", 2, 2, 1)],
+            [("conv", 1, 1, 1), ("attention", 2, 2, 1)],
+            2,
+        ),
+    ],
+)
+
+
+@network_size.made_of(
+    biases=wrongs(
+        TOY_PROBLEM,
+        """
+        none: convolutions have no biases
+            Each output channel of a convolution has a number that is added to it.
+        of inputs: there is a bias for each input channel
+            A bias is added to what comes out. How many channels come out?
+        of attention: the attention layer has biases, too
+            It has three matrices and nothing else.
+        """,
+    ),
+    convolution=wrongs(
+        TOY_PROBLEM,
+        """
+        one position: the width of a convolution is not used
+            For each position under it, a convolution has a matrix of its own.
+        shared: a convolution has one set of weights for all its output channels
+            Each output channel has weights for all input channels and all positions under it.
+        """,
+    ),
+    attention=wrongs(
+        CHANNELS_FIRST,
+        """
+        one of two: queries and keys have one matrix together
+            There are three matrices: for queries, for keys and for values.
+        no values: the matrix for the values is not counted
+            There are three matrices: for queries, for keys and for values.
+        values like keys: the values have as many channels as the keys
+            What comes out is made of values. How many channels come out?
+        """,
+    ),
+    summed=wrongs(
+        TOY_PROBLEM,
+        """
+        last: only the last layer is counted
+            Look at where your sum begins, and what your loop adds to.
+        """,
+    ),
+)
+def any_network_size(layers, *, biases="", convolution="", attention="", summed=""):
+    size = 0
+    for kind, channels, out, third in layers:
+        if summed == "last":
+            size = 0
+        if kind == "conv":
+            width = 1 if convolution == "one position" else third
+            size += channels * width * (1 if convolution == "shared" else out)
+            size += {"none": 0, "of inputs": channels}.get(biases, out)
+        else:
+            size += (1 if attention == "one of two" else 2) * channels * third
+            size += channels * {"no values": 0, "values like keys": third}.get(attention, out)
+            size += 2 * third + out if biases == "of attention" else 0
+    return size
 
 
 # ---------------------------------------------------------------------------------------

@@ -234,8 +234,8 @@ def channels_first_attention__one_sequence_after_the_other(x, W_Q, W_K, W_V):
     return torch.stack(outputs)
 
 
-def toy_pair__profiles(centre, width, height):
-    distance = (torch.arange(100) - centre[:, :, None]).abs()
+def toy_pair__profiles(centre, width, height, length):
+    distance = (torch.arange(length) - centre[:, :, None]).abs()
     half = width[:, :, None] / 2
     profile = torch.relu(1 - torch.relu(distance - 0.5) / half)
     profile[:, 2:] = (distance < half)[:, 2:].to(profile.dtype)
@@ -243,10 +243,10 @@ def toy_pair__profiles(centre, width, height):
     return [torch.einsum("ns,nsp->np", each, profile)[:, None] for each in (height, mean)]
 
 
-def toy_pair__shape_by_shape(centre, width, height):
-    x = torch.zeros(len(centre), 1, 100, dtype=height.dtype)
+def toy_pair__shape_by_shape(centre, width, height, length):
+    x = torch.zeros(len(centre), 1, length, dtype=height.dtype)
     target = torch.zeros_like(x)
-    place = torch.arange(100)
+    place = torch.arange(length)
     for n in range(len(centre)):
         for s in range(4):
             d = (place - centre[n, s]).abs()
@@ -261,8 +261,8 @@ def toy_pair__shape_by_shape(centre, width, height):
     return x, target
 
 
-def toy_pair__where(centre, width, height):
-    place = torch.arange(100.0)[None, None]
+def toy_pair__where(centre, width, height, length):
+    place = torch.arange(float(length))[None, None]
     d, w = (place - centre.unsqueeze(2)).abs(), width.unsqueeze(2)
     triangle = (1 - 2 * (d - 0.5).clamp(min=0) / w).clamp(min=0)
     rectangle = torch.where(2 * d < w, torch.ones_like(triangle), torch.zeros_like(triangle))
@@ -272,6 +272,29 @@ def toy_pair__where(centre, width, height):
     mean[:, :2] = height[:, :2].mean(1, keepdim=True)
     mean[:, 2:] = height[:, 2:].mean(1, keepdim=True)
     return (height[..., None] * profile).sum(1)[:, None], (mean[..., None] * profile).sum(1)[:, None]
+
+
+def network_size__one_after_the_other(layers):
+    total = 0
+    for kind, channels, out, third in layers:
+        total += channels * out * third + out if kind == "conv" else channels * (third + third + out)
+    return total
+
+
+def network_size__made(layers):
+    count = 0
+    for kind, channels, out, third in layers:
+        if kind == "conv":
+            parts = torch.nn.Conv1d(channels, out, third).parameters()
+        else:
+            parts = [torch.empty(channels, size) for size in (third, third, out)]
+        count += sum(part.numel() for part in parts)
+    return count
+
+
+def network_size__by_kind(layers):
+    sizes = {"conv": lambda c, o, w: (c * w + 1) * o, "attention": lambda c, o, d: 2 * c * d + c * o}
+    return sum(sizes[kind](*numbers) for kind, *numbers in layers)
 
 
 # Predict and explain --------------------------------------------------------------------
