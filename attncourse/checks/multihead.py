@@ -1496,112 +1496,95 @@ def any_layer(
 # ---------------------------------------------------------------------------------------
 
 
-def _heads_from_torch(in_proj_weight: Tensor, out_proj_weight: Tensor, num_heads: int) -> tuple[Tensor, ...]:
-    theirs = torch.nn.MultiheadAttention(
-        out_proj_weight.shape[0], num_heads, bias=False, dtype=in_proj_weight.dtype
-    )
-    theirs.in_proj_weight.data, theirs.out_proj.weight.data = in_proj_weight, out_proj_weight
-    ours = multihead.MultiHeadAttention.from_torch(theirs)
-    return tuple(weight.detach() for weight in (ours.W_Q, ours.W_K, ours.W_V, ours.W_O))
+def _heads_to_torch(W_Q: Tensor, W_K: Tensor, W_V: Tensor, W_O: Tensor) -> tuple[Tensor, Tensor]:
+    theirs = _layer(W_Q=W_Q, W_K=W_K, W_V=W_V, W_O=W_O).to_torch()
+    return theirs.in_proj_weight.detach(), theirs.out_proj.weight.detach()
 
 
-def _torch_weights(
+def _square_weights(
     normal: Normal, model_dim: int, num_heads: int, dtype: torch.dtype = torch.float32
 ) -> Inputs:
+    shape = (num_heads, model_dim, model_dim // num_heads)
     return {
-        "in_proj_weight": normal(3 * model_dim, model_dim, dtype=dtype),
-        "out_proj_weight": normal(model_dim, model_dim, dtype=dtype),
-        "num_heads": num_heads,
+        **{name: normal(*shape, dtype=dtype) for name in NAMES},
+        "W_O": normal(model_dim, model_dim, dtype=dtype),
     }
 
 
-def _heads_from_torch_cases(seed: int) -> list[Case]:
+def _heads_to_torch_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     return [
-        Case(_torch_weights(normal, 6, 2)),
-        Case(_torch_weights(normal, 4, 2), "heads as large as they are many"),
-        Case(_torch_weights(normal, 12, 3, torch.float64), "three heads"),
-        Case(_torch_weights(normal, 5, 1), "one head"),
+        Case(_square_weights(normal, 6, 2)),
+        Case(_square_weights(normal, 4, 2), "heads as large as they are many"),
+        Case(_square_weights(normal, 12, 3, torch.float64), "three heads"),
+        Case(_square_weights(normal, 5, 1), "one head"),
     ]
 
 
 NAMES = ("W_Q", "W_K", "W_V")
 
 
-def _only_part(number: int) -> Law:
+def _only_third(number: int) -> Law:
     def inputs(normal: Normal) -> Inputs:
-        drawn = _torch_weights(normal, 4, 2)
-        rows = drawn["in_proj_weight"].view(3, 4, 4)
-        rows[[n for n in range(3) if n != number]] = 0
-        return drawn
+        drawn = _square_weights(normal, 4, 2)
+        return drawn | {name: 0 * drawn[name] for name in NAMES if name != NAMES[number]}
 
     def broken(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
-        other = next((n for n in range(3) if n != number and value[n].any()), None)
-        return None if other is None else f"in yours {NAMES[other]} is made of them"
+        rows = value[0].any(1).nonzero().flatten().tolist()
+        wrong = [row for row in rows if row // 4 != number]
+        return f"in yours row {wrong[0]} of 12 is made of it" if wrong else None
 
     where = ("first", "second", "last")[number]
-    sentence = f"the {where} third of the rows of in_proj_weight goes into {NAMES[number]} alone"
+    sentence = f"{NAMES[number]} goes into the {where} third of the rows of in_proj_weight alone"
     return Law(sentence, PYTORCH, inputs, broken)
 
 
-def _same_output(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
+def _same_mixing(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
     x = torch.eye(4)
-    words = "for row {place} of x = 1, 0, 0, ... and so on yours gives {yours}, and PyTorch {expected}"
-    return laws.is_not(x @ value[3], x @ inputs["out_proj_weight"].T, words)
+    words = "for row {place} of x = 1, 0, 0, ... and so on yours gives {yours}, and x @ W_O {expected}"
+    return laws.is_not(x @ value[1].T, x @ inputs["W_O"], words)
 
 
-def _same_heads(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
-    query = inputs["in_proj_weight"][:4]
-    words = "in row {place} of them yours has {yours}, and PyTorch {expected}"
-    for head, rows in enumerate((query[:2], query[2:])):
-        wrong = laws.is_not(value[0][head], rows.T, words)
+def _heads_one_below_the_other(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
+    words = "yours makes {yours} as feature {place}, and ours is {expected}"
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    for head, rows in enumerate((value[0][:2], value[0][2:4])):
+        wrong = laws.is_not(rows @ x, x @ inputs["W_Q"][head], words)
         if wrong is not None:
-            return f"for head {head} the numbers differ: {wrong}"
+            return f"for x = (1, 2, 3, 4) and head {head} {wrong}"
     return None
 
 
-def _heads_together(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
-    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    yours, theirs = (x @ value[0]).flatten().sort().values, (inputs["in_proj_weight"][:4] @ x).sort().values
-    words = "for x = (1, 2, 3, 4) yours makes a query with {yours}, where PyTorch has {expected}"
-    return laws.is_not(yours, theirs, words)
-
-
-heads_from_torch = Task(
-    "heads_from_torch",
-    _heads_from_torch,
+heads_to_torch = Task(
+    "heads_to_torch",
+    _heads_to_torch,
     {
-        "in_proj_weight": torch.arange(12.0).view(6, 2),
-        "out_proj_weight": torch.tensor([[20.0, 21.0], [22.0, 23.0]]),
-        "num_heads": 2,
+        "W_Q": torch.tensor([[[0.0], [1.0]], [[2.0], [3.0]]]),
+        "W_K": torch.tensor([[[4.0], [5.0]], [[6.0], [7.0]]]),
+        "W_V": torch.tensor([[[8.0], [9.0]], [[10.0], [11.0]]]),
+        "W_O": torch.tensor([[20.0, 21.0], [22.0, 23.0]]),
     },
-    _heads_from_torch_cases,
+    _heads_to_torch_cases,
     laws=[
-        *(_only_part(number) for number in range(3)),
+        *(_only_third(number) for number in range(3)),
         Law(
-            "x @ W_O is what PyTorch computes, x @ out_proj_weight.T",
+            "x @ out_proj_weight.T, which is what PyTorch computes, is x @ W_O",
             PYTORCH,
-            lambda normal: _torch_weights(normal, 4, 2),
-            _same_output,
+            lambda normal: _square_weights(normal, 4, 2),
+            _same_mixing,
         ),
         Law(
-            "all heads together make the features that PyTorch makes in one product",
+            "the first rows of in_proj_weight make the queries of head 0, the next those of head 1",
             SLICES,
-            lambda normal: _torch_weights(normal, 4, 2),
-            _heads_together,
-        ),
-        Law(
-            "a head has the columns that make its features, and no others",
-            SLICES,
-            lambda normal: _torch_weights(normal, 4, 2),
-            _same_heads,
+            lambda normal: _square_weights(normal, 4, 2),
+            _heads_one_below_the_other,
         ),
     ],
-    builds_on=("split_heads",),
+    builds_on=("merge_heads",),
 )
 
 
-@heads_from_torch.made_of(
+@heads_to_torch.made_of(
     transposed=wrongs(
         PYTORCH,
         """
@@ -1615,31 +1598,25 @@ heads_from_torch = Task(
             outputs. All of them are square here, so no shape complains.
         """,
     ),
-    cut=wrongs(
+    joined=wrongs(
         SLICES,
         """
-        reshape: the heads are cut out by a reshape without a transpose
-            The features of the heads lie side by side in each row, and the heads must come to the front. A
-            reshape cannot do that: it keeps the numbers in their order. (multihead#view-then-transpose)
-        interleaved: each head takes every so-many-th feature, instead of a block of neighbours
-            The first few rows of a part belong to head 0, the next few to head 1. When a dimension is cut in
-            two, the first of the two counts the blocks.
-        blocks of rows: each head's matrix still has outputs in its rows
-            The blocks are the right ones. A head of ours computes x @ W_Q[h], so which dimension of W_Q[h]
-            has to be as long as x has features? (multihead#multihead-pytorch)
-        none: the matrices are not cut into heads
-            Each of the first three is to have one matrix for each head, and the number of the head comes
-            first.
+        reshape: the heads are joined by a reshape without a transpose
+            The features of the heads must come to lie side by side, head 0 first, for each feature of the
+            input. A reshape cannot do that: it keeps the numbers in their order.
+            (multihead#view-then-transpose)
+        interleaved: the heads take turns: first feature of each, second feature of each
+            The first few rows of a part belong to head 0, the next few to head 1.
         """,
     ),
     parts=wrongs(
         PYTORCH,
         """
-        head by head: the packed matrix is cut head by head, each with its queries, keys and values
+        side by side: the three parts stand side by side
+            `in_proj_weight` has three times as many rows as columns: its parts stand one below the other.
+        head by head: the parts are packed head by head, each with its queries, keys and values
             Some libraries pack like that. PyTorch puts all the heads' queries first, then all the keys, then
             all the values. With one head there is no difference.
-        every third: queries, keys and values take the rows in turn
-            The packed matrix has three parts, one below the other, and each is a whole.
         """,
     ),
     order=wrongs(
@@ -1654,30 +1631,25 @@ heads_from_torch = Task(
         """,
     ),
 )
-def any_from_torch(
-    in_proj_weight, out_proj_weight, num_heads, *, transposed="all", cut="blocks", parts="thirds", order=""
-):
-    if parts == "head by head":
-        rows = in_proj_weight.unflatten(0, (num_heads, 3, -1))
-        three = [rows[:, number].flatten(0, 1) for number in range(3)]
-    elif parts == "every third":
-        three = [in_proj_weight[number::3] for number in range(3)]
-    else:
-        three = list(in_proj_weight.chunk(3))
-    if transposed not in ("none", "output") and cut != "blocks of rows":
-        three = [W.T for W in three]
-    match cut:
-        case "reshape":
-            three = [W.reshape(num_heads, W.shape[1], -1) for W in three]
-        case "interleaved":
-            three = [W.unflatten(1, (-1, num_heads)).movedim(2, 0) for W in three]
-        case "blocks of rows":
-            three = [W.unflatten(0, (num_heads, -1)) for W in three]
-        case "blocks":
-            three = [W.unflatten(1, (num_heads, -1)).transpose(0, 1) for W in three]
+def any_to_torch(W_Q, W_K, W_V, W_O, *, transposed="all", joined="blocks", parts="thirds", order=""):
+    weights = (W_Q, W_K, W_V)
     orders = {"exchanged": (1, 0, 2), "values before keys": (0, 2, 1), "values first": (2, 1, 0)}
-    W_O = out_proj_weight if transposed in ("none", "inputs") else out_proj_weight.T
-    return (*(three[n] for n in orders.get(order, (0, 1, 2))), W_O)
+    num_heads, model_dim, _ = W_Q.shape
+    three = []
+    for number in orders.get(order, (0, 1, 2)):
+        W = weights[number]
+        if joined == "reshape":
+            W = W.reshape(model_dim, model_dim)
+        elif joined == "interleaved":
+            W = W.permute(1, 2, 0).flatten(1)
+        else:
+            W = W.transpose(0, 1).flatten(1)
+        three.append(W if transposed in ("none", "output") else W.T)
+    packed = torch.cat(three, dim=1 if parts == "side by side" else 0)
+    if parts == "head by head":
+        rows = [W.unflatten(0, (num_heads, -1)) for W in three]
+        packed = torch.stack(rows, dim=1).flatten(0, 2)
+    return packed, W_O if transposed in ("none", "inputs") else W_O.T
 
 
 # ---------------------------------------------------------------------------------------

@@ -246,28 +246,24 @@ class MultiHeadAttention__with_helpers(torch.nn.Module):
 # PyTorch's weights ----------------------------------------------------------------------
 
 
-def heads_from_torch__blocks_transposed(in_proj_weight, out_proj_weight, num_heads):
-    D = out_proj_weight.shape[0]
-    parts = in_proj_weight.reshape(3, num_heads, D // num_heads, D).transpose(-2, -1)
-    return parts[0], parts[1], parts[2], out_proj_weight.T
+def heads_to_torch__merged(W_Q, W_K, W_V, W_O):
+    three = [W.permute(1, 0, 2).flatten(1).T for W in (W_Q, W_K, W_V)]
+    return torch.cat(three), W_O.T
 
 
-def heads_from_torch__row_by_row(in_proj_weight, out_proj_weight, num_heads):
-    D = out_proj_weight.shape[0]
-    d = D // num_heads
-    weights = []
-    for part in range(3):
-        rows = in_proj_weight[part * D : (part + 1) * D]
-        weights.append(torch.stack([rows[h * d : (h + 1) * d].T for h in range(num_heads)]))
-    return *weights, out_proj_weight.T.clone()
+def heads_to_torch__rows_of_all_heads(W_Q, W_K, W_V, W_O):
+    rows = [W[h].t() for W in (W_Q, W_K, W_V) for h in range(len(W))]
+    return [torch.cat(rows, dim=0), W_O.t().clone()]
 
 
-def heads_from_torch__split_after_transposing(in_proj_weight, out_proj_weight, num_heads):
-    def heads(W):
-        return W.T.unflatten(1, (num_heads, -1)).permute(1, 0, 2)
+def heads_to_torch__stacked(W_Q, W_K, W_V, W_O):
+    D = W_O.shape[1]
+    return torch.stack([W_Q, W_K, W_V]).transpose(-2, -1).reshape(3 * D, D), W_O.transpose(0, 1)
 
-    W_Q, W_K, W_V = map(heads, in_proj_weight.chunk(3))
-    return [W_Q, W_K, W_V, out_proj_weight.t()]
+
+def heads_to_torch__einsum(W_Q, W_K, W_V, W_O):
+    packed = [torch.einsum("hij->hji", W).flatten(0, 1) for W in (W_Q, W_K, W_V)]
+    return torch.vstack(packed), torch.einsum("ij->ji", W_O)
 
 
 # Which heads matter ---------------------------------------------------------------------
