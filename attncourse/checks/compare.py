@@ -180,6 +180,12 @@ def _number_difference(value: Plain, expected: float) -> Problem | None:
         return Problem("None", "a number was expected. Is there a `return` at the end of your function?")
     if isinstance(value, bool) or not isinstance(value, float | int):
         return Problem(describe(value), "a number was expected")
+    if math.isnan(value):
+        # Two mistakes that both give NaN do the same.
+        words = (
+            "this is not the number that the question asks for: 0/0 gives NaN, and so does 0 times infinity"
+        )
+        return None if math.isnan(expected) else Problem("NaN", words)
     # A count is right or wrong; another number may have passed through single precision.
     relative, absolute = (0.0, 0.0) if isinstance(expected, int) else (1e-5, 1e-6)
     if math.isclose(value, expected, rel_tol=relative, abs_tol=absolute):

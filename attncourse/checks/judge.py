@@ -177,12 +177,22 @@ def _broken_law(task: Task, seed: int, ask: Ask, instead: Sequence[str]) -> tupl
         place += len(trial)
         values = [answer.value for answer in answers[here] if answer.failure is None]
         expected = [answer.value for answer in references[here]]
-        if len(values) < len(trial) or not all(map(same_form, values, expected)):
+        if len(values) < len(trial):
+            continue
+        values = list(map(_number_if_expected, values, expected))
+        if not all(map(same_form, values, expected)):
             continue
         breach = law.breach(trial, values)
         if breach is not None:
             return law, breach
     return None, ""
+
+
+def _number_if_expected(value: Plain, expected: Plain) -> Plain:
+    """A number that came as a tensor, as a number."""
+    if isinstance(expected, float) and isinstance(value, Tensor) and value.numel() == 1:
+        return value.item()
+    return value
 
 
 def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer, problem: Problem) -> Section:

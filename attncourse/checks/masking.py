@@ -1665,8 +1665,11 @@ def _leaking_compare(inputs: dict[str, Any], value: Any) -> str | None:
     if not isinstance(value, tuple | list) or len(value) != 2:
         return "either None or two tensors were expected: another last key, and another last value"
     for name, row, new in zip(("key", "value"), rest[1:3], value, strict=True):
-        if not isinstance(new, Tensor) or not new.dtype.is_floating_point or new.shape != row[-1].shape:
-            return f"your new {name} is no tensor of {row.shape[-1]} floating-point numbers"
+        if not isinstance(new, Tensor) or not new.dtype.is_floating_point:
+            return f"your new {name} is no tensor of floating-point numbers"
+        if new.shape != row[-1].shape:
+            was = tuple(row[-1].shape)
+            return f"your new {name} has shape {tuple(new.shape)}, and a single {name} has shape {was}"
         if not (new.abs() <= 1e30).all():
             return f"in your new {name} there is NaN, infinity or a number above 1e30"
     if not leaks:
