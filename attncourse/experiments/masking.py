@@ -196,8 +196,8 @@ def figure(runs: Mapping[str, Run], best: float) -> Captioned:
     plots.use_style()
     drawn, ax = plt.subplots(figsize=(5.6, 3.6))
     ax.axhline(best, color="#6A6A6A", linewidth=1, linestyle="-")
-    ax.annotate("predicted", (1, best), (-2, 2), xycoords=("axes fraction", "data"), ha="right", fontsize=9,
-                textcoords="offset points")  # fmt: skip
+    ax.annotate("predicted", (1, best), (-2, -4), xycoords=("axes fraction", "data"), ha="right", va="top",
+                fontsize=9, textcoords="offset points")  # fmt: skip
     for name, run in runs.items():
         ax.plot(run.loss, label=name)
     ax.set(xlabel="step", ylabel="cross-entropy", ylim=(-0.05, 2.6))
