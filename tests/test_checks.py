@@ -219,6 +219,7 @@ NEVER_OF_SIZE_ONE = {
     "counterexample",
     "seen_neighbour",
     "MultiHeadAttention",
+    "showing_scores",
     "chunked_attention",
 }
 

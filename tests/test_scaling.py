@@ -29,6 +29,7 @@ from attncourse import (
     padding_mask,
     partial_attention,
 )
+from attncourse.experiments import scaling as experiment
 
 INF = math.inf
 sizes = st.integers(1, 9)
@@ -363,3 +364,63 @@ def test_the_committed_measurements_are_what_the_chapter_says():
                 assert chunked["seconds"] < softmax["seconds"] < explicit["seconds"]
                 assert chunked["bytes"] < softmax["bytes"] < explicit["bytes"]
         assert chunked["bytes"] < 2**30
+
+
+# --- the experiment that closes the notebook ---
+
+
+def step_of_decoding(query, key, value, key_cache, value_cache):
+    cache = KeyValueCache()
+    cache.append(key_cache, value_cache)
+    cache.append(key, value)
+    return cache.attend(query), cache.key.clone(), cache.value.clone()
+
+
+def test_the_model_writes_the_same_with_a_cache():
+    without, cached = experiment.write(num_letters=30), experiment.write(step_of_decoding, num_letters=30)
+    assert without.text == cached.text
+    assert without.text.startswith(experiment.PROMPT)
+    assert len(without.text) == len(experiment.PROMPT) + 30
+    assert without.scores == sum(n**2 for n in range(10, 40))
+    assert cached.scores == 10**2 + sum(range(11, 40))
+    assert cached.cache_bytes == 39 * 2 * 2 * 64 * 4
+    assert without.cache_bytes == 0
+    writings = {"without": without, "cached": cached}
+    assert f"{cached.scores:,}" in repr(experiment.table(writings))
+    assert "cached: from" in experiment.figure(writings).alt
+
+
+def test_a_record_of_a_right_step_agrees_with_the_whole_pass():
+    whole, steps, value, num_prompt = experiment.record(step_of_decoding)
+    assert_close(steps, whole, atol=1e-5, rtol=0)
+    assert_close(whole[0], value[0], atol=1e-6, rtol=0)
+    assert num_prompt == len(experiment.PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong_prompt", "wrong_later"),
+    [("first", False, True), ("second", True, False), ("third", False, True), ("fourth", False, True)],
+)
+def test_the_slips_show_where_they_should(name, wrong_prompt, wrong_later):
+    whole, steps, _, num_prompt = experiment.record(experiment.SLIPS[name])
+    wrong = (whole - steps).abs().amax(-1) > 1e-3
+    assert wrong[:num_prompt].any() == wrong_prompt
+    assert wrong[num_prompt:].any() == wrong_later
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: experiment.write(num_letters=0), "num_letters is 0"),
+        (lambda: experiment.write(prompt=""), "prompt is empty"),
+        (lambda: experiment.write(prompt="Ω"), "letters has 'Ω'"),
+        (lambda: experiment.record(step_of_decoding, num_prompt=0), "num_prompt is 0: expected 1 to"),
+        (
+            lambda: experiment.write(lambda q, k, v, keys, values: (q, k, v), num_letters=2),
+            r"decoding_step gives the shapes .*expected .*\(4, 11, 16\)",
+        ),
+    ],
+)
+def test_bad_input_to_the_writing_is_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

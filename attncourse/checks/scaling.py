@@ -1,6 +1,7 @@
 """Tasks of the unit ``scaling``: the softargmax piece by piece, and decoding with a cache."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,8 +10,9 @@ from torch import Tensor
 from attncourse import scaling
 from attncourse.checks import laws
 from attncourse.checks.choices import SCALE, draw, only, scaled
-from attncourse.checks.task import Case, Law, Normal, Task, Wrong, normal_source, wrongs
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
+from attncourse.probe.program import trace
 from attncourse.probe.scaling import MergeTwo, WithinBudget
 
 ONE_PASS = "scaling#one-pass-softmax"
@@ -18,6 +20,7 @@ MERGING = "scaling#merging-partials"
 IN_CHUNKS = "scaling#attention-in-chunks"
 KV_CACHE = "scaling#kv-cache"
 CACHE_SIZE = "scaling#cache-size"
+OUT_OF_STEP = "scaling#cache-out-of-step"
 
 # ---------------------------------------------------------------------------------------
 # One pass: the largest score and the sum
@@ -251,17 +254,23 @@ def any_running(scores, *, rescaling="", adding="", empty="", told="rows"):
 
 
 # ---------------------------------------------------------------------------------------
-# Merge two partial results
+# Merge two finished results
 # ---------------------------------------------------------------------------------------
 
-PARTS = ("largest", "total", "weighted")
+PARTS = ("log_total", "output")
 
 
-def _merge_partials(first: tuple, second: tuple) -> tuple:
-    return tuple(scaling.merge_partials(*(scaling.PartialAttention(*part) for part in (first, second))))
+def _merge_outputs(first: tuple, second: tuple) -> tuple:
+    parts = []
+    for log_total, output in (first, second):
+        total = (log_total > -math.inf).to(output.dtype)
+        parts.append(scaling.PartialAttention(log_total, total, total * output))
+    merged = scaling.merge_partials(*parts)
+    seen = merged.total.clamp(min=torch.finfo(merged.total.dtype).tiny)
+    return merged.largest + merged.total.log(), merged.weighted / seen
 
 
-def _triples(
+def _results(
     normal: Normal, *batch: int, shift: float = 0.0, empty: str = "", dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
     inputs: dict[str, Tensor] = {}
@@ -270,36 +279,41 @@ def _triples(
         scores = scores + (shift if which == "second" else 0.0)
         if which in empty:
             scores[..., 1, :] = -math.inf
-        part = scaling.partial_attention(scores, normal(*batch, 4, 2, dtype=dtype))
-        inputs |= {f"{name} of {which}": x for name, x in zip(PARTS, part, strict=True)}
+        output = torch.softmax(scores, -1).nan_to_num() @ normal(*batch, 4, 2, dtype=dtype)
+        inputs |= {
+            f"log_total of {which}": torch.logsumexp(scores, -1, keepdim=True),
+            f"output of {which}": output,
+        }
     return inputs
 
 
-def _merge_partials_cases(seed: int) -> list[Case]:
+def _merge_outputs_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
-    below = _triples(normal)
+    below = _results(normal)
     for which in ("first", "second"):
-        below[f"largest of {which}"] = below[f"largest of {which}"] - 200
+        below[f"log_total of {which}"] = below[f"log_total of {which}"] - 200
+    apart = _results(normal)
+    for which in ("first", "second"):
+        apart[f"log_total of {which}"] = apart[f"log_total of {which}"] + torch.tensor([[0], [500], [-500]])
     return [
-        Case(_triples(normal), "scores of the same size"),
-        Case(_triples(normal, shift=6.0), "larger scores in the second part"),
-        Case(_triples(normal, shift=-6.0), "larger scores in the first part"),
-        Case(_triples(normal, 2, dtype=torch.float64), "a batch, in double precision"),
-        Case(_triples(normal, shift=300.0), "scores that differ by hundreds"),
-        Case(_triples(normal, shift=-300.0), "the other way round"),
+        Case(_results(normal), "scores of the same size"),
+        Case(_results(normal, shift=4.0), "larger scores in the second part"),
+        Case(_results(normal, shift=-4.0), "larger scores in the first part"),
+        Case(_results(normal, 2, dtype=torch.float64), "a batch, in double precision"),
+        Case(_results(normal, shift=300.0), "scores that differ by hundreds"),
+        Case(_results(normal, shift=-300.0), "the other way round"),
         Case(below, "all scores far below zero"),
-        Case(_triples(normal, empty="first"), "a row that has seen nothing in the first part"),
-        Case(_triples(normal, empty="second"), "a row that has seen nothing in the second part"),
-        Case(_triples(normal, empty="first second"), "a row that has seen nothing in either"),
+        Case(apart, "queries whose scores differ by hundreds"),
+        Case(_results(normal, empty="first"), "a row that has seen nothing in the first part"),
+        Case(_results(normal, empty="second"), "a row that has seen nothing in the second part"),
+        Case(_results(normal, empty="first second"), "a row that has seen nothing in either"),
     ]
 
 
 def _exchanged_parts(normal: Normal) -> list[dict[str, Tensor]]:
-    drawn = list(_triples(normal).items())
-    return [
-        dict(drawn),
-        dict(zip((name for name, _ in drawn), (x for _, x in drawn[3:] + drawn[:3]), strict=True)),
-    ]
+    drawn = list(_results(normal).items())
+    names = [name for name, _ in drawn]
+    return [dict(drawn), dict(zip(names, (x for _, x in drawn[2:] + drawn[:2]), strict=True))]
 
 
 def _order_is_nothing(inputs: list[dict[str, Tensor]], values: list[Any]) -> str | None:
@@ -312,9 +326,11 @@ def _order_is_nothing(inputs: list[dict[str, Tensor]], values: list[Any]) -> str
     return None
 
 
-def _takes_the_larger(inputs: dict[str, Tensor], value: Any) -> str | None:
-    expected = torch.maximum(inputs["largest of first"], inputs["largest of second"])
-    return laws.is_not(value[0], expected, "yours is {yours} at {place}, and one of the two had {expected}")
+def _log_of_sum(inputs: dict[str, Tensor], value: Any) -> str | None:
+    expected = torch.logaddexp(inputs["log_total of first"], inputs["log_total of second"])
+    return laws.is_not(
+        value[0].exp(), expected.exp(), "from yours follows {yours} at {place}, not {expected}"
+    )
 
 
 def _same_as(which: str) -> Any:
@@ -329,102 +345,101 @@ def _same_as(which: str) -> Any:
     return broken
 
 
-def _average_is_between(inputs: dict[str, Tensor], value: Any) -> str | None:
-    averages = [inputs[f"weighted of {which}"] / inputs[f"total of {which}"] for which in ("first", "second")]
-    merged = value[2] / value[1]
-    inside = merged.clamp(torch.minimum(*averages), torch.maximum(*averages))
+def _is_between(inputs: dict[str, Tensor], value: Any) -> str | None:
+    outputs = [inputs[f"output of {which}"] for which in ("first", "second")]
+    inside = value[1].clamp(torch.minimum(*outputs), torch.maximum(*outputs))
     return laws.is_not(
-        merged, inside, "yours comes to {yours} at {place}, and the nearer of the two is {expected}"
+        value[1], inside, "yours is {yours} at {place}, and the nearer of the two is {expected}"
     )
 
 
-merge_partials = Task(
-    "merge_partials",
-    _merge_partials,
+def _equal_totals(normal: Normal) -> dict[str, Tensor]:
+    drawn = _results(normal)
+    return drawn | {"log_total of second": drawn["log_total of first"].clone()}
+
+
+def _is_the_mean(inputs: dict[str, Tensor], value: Any) -> str | None:
+    mean = (inputs["output of first"] + inputs["output of second"]) / 2
+    return laws.is_not(value[1], mean, "yours is {yours} at {place}, and the mean is {expected}")
+
+
+merge_outputs = Task(
+    "merge_outputs",
+    _merge_outputs,
     {
-        "largest of first": torch.tensor([[1.0], [0.0]]),
-        "total of first": torch.tensor([[1.0], [2.0]]),
-        "weighted of first": torch.tensor([[4.0], [6.0]]),
-        "largest of second": torch.tensor([[0.0], [2.0]]),
-        "total of second": torch.tensor([[2.0], [1.0]]),
-        "weighted of second": torch.tensor([[2.0], [8.0]]),
+        "log_total of first": torch.tensor([[0.0], [2.0]]),
+        "output of first": torch.tensor([[4.0], [6.0]]),
+        "log_total of second": torch.tensor([[0.0], [-math.inf]]),
+        "output of second": torch.tensor([[2.0], [0.0]]),
     },
-    _merge_partials_cases,
+    _merge_outputs_cases,
     laws=[
-        Law("the largest score of both is the larger of the two", MERGING, _triples, _takes_the_larger),
+        Law(
+            "where both parts have the same total, the output is the mean of the two",
+            MERGING,
+            _equal_totals,
+            _is_the_mean,
+        ),
+        Law("each output lies between those of the two parts", MERGING, _results, _is_between),
+        Law("the exponential of the new log_total is the sum of the two", MERGING, _results, _log_of_sum),
         Law(
             "a part that has seen nothing changes nothing",
             MERGING,
-            lambda normal: _triples(normal, empty="second"),
+            lambda normal: _results(normal, empty="second"),
             _same_as("first"),
         ),
         Law("it makes no difference which part comes first", MERGING, _exchanged_parts, _order_is_nothing),
-        Law(
-            "the weighted sum over the total, which is an average, lies between the two parts' averages",
-            MERGING,
-            _triples,
-            _average_is_between,
-        ),
     ],
     way=MergeTwo(),
 )
 
-NAN = Wrong(
-    "minus infinity minus minus infinity",
-    """A row that has seen nothing in either part has the largest score minus infinity in both. Their
-    difference is not a number. Subtract something finite there: what is it to come out as?""",
-    MERGING,
-)
 
-
-@merge_partials.made_of(
-    relative=wrongs(
+@merge_outputs.made_of(
+    weight=wrongs(
         MERGING,
         """
-        nothing: sums of exponentials relative to different numbers are added
-            Each part has subtracted its own largest score before the exponential. Bring both to the same
-            number before you add them.
-        exchanged: the two factors are exchanged
-            The part with the larger largest score keeps its sums as they are: its factor is 1. Which part
-            has factor 1 in yours?
-        upside down: the factors are upside down: sums grow when they should shrink
-            Relative to a larger number, an exponential is smaller. No factor can be above 1.
-        first: everything is relative to the first part's largest score
-            It is right as long as the second part's scores are not much larger. If they are, the
-            exponential overflows. Which number is safe for both?
-        other: each part is brought to the largest score of the other
-            After yours, the first part is relative to the second's number, and the second to the first's.
-            Which one number should both be relative to?
-        second only: only the second part is rescaled
-            That is right where the first part has the larger score. Where the second has it, which part's
-            sums are too large?
-        smaller: both are brought to the smaller of the two largest scores
-            Relative to the smaller one, exponentials are larger than 1, and may overflow. Relative to which
-            of the two is none above 1?
-        all rows: one largest score for all rows
-            Each row of scores belongs to another query and has a largest score of its own. `max()` without
-            a dimension looks at all of them.
+        mean: the plain mean of the two outputs is taken
+            A part with higher scores must count for more. What do you know of each part beside its output?
+        sum: the two outputs are added
+            Each is an average over its own keys, and so is what you look for. The shares of the two parts
+            must sum to 1.
+        larger: the output of the part with the larger log_total is taken alone
+            That is nearly right where one is much larger. In general both parts have a share.
+        logarithms: the shares are those of the logarithms, not those of the totals
+            A part counts for as much as its exponentials sum to. log_total is the logarithm of that.
+        exchanged: each output gets the share of the other part
+            The part with the larger total counts for more. Which one does in yours?
+        overflows: the exponentials are taken without subtracting anything
+            For totals of a moderate size this is right. The exponential of 300 is infinite, and infinite
+            over infinite is not a number.
+        all rows: one largest log_total for all rows
+            Each row belongs to another query. Relative to another row's number all exponentials may be 0.
         """,
     ),
-    sums=wrongs(
+    log_total=wrongs(
         MERGING,
         """
-        weighted not: the totals are rescaled, and the weighted sums are not
-            The weighted sum is a sum of the same exponentials, each times a value. What holds for the one
-            holds for the other.
-        total not: the weighted sums are rescaled, and the totals are not
-            The total is a sum of the same exponentials. What holds for the one holds for the other.
-        divided: the weighted sum is divided by the total already
-            The result of a merge is to be merged again, so it must have the same form as the parts. Divide
-            when all the keys have been seen.
+        sum: the two logarithms are added
+            Adding logarithms multiplies the totals. It is the totals that are to be added.
+        larger: the larger of the two logarithms comes back
+            The total of both is larger than each of them.
+        total: the total itself comes back, not its logarithm
+            The result is to be merged again, so it must have the same form as the parts.
+        mean: the totals are averaged, not added
+            Both parts' keys have been seen now, so both totals count in full.
         """,
     ),
     empty={
-        "nan": NAN,
+        "nan": Wrong(
+            "minus infinity minus minus infinity",
+            """A row that has seen nothing in either part has minus infinity in both. Their difference is not
+            a number. Subtract something finite there: what is it to come out as?""",
+            MERGING,
+        ),
         "zero": Wrong(
-            "a largest score of minus infinity comes back as 0",
-            """Something finite is to be subtracted there. But what you return is to say that nothing has been
-            seen.""",
+            "a log_total of minus infinity comes back as 0",
+            """Something finite is to be subtracted there. But 0 is the logarithm of 1, and what has been seen
+            is nothing.""",
             MERGING,
         ),
         "passed over": Wrong(
@@ -437,12 +452,12 @@ NAN = Wrong(
     order=wrongs(
         MERGING,
         """
-        total first: the total comes back first, and the largest score second
-            The result is to have the same form as the parts. In which order do their three tensors stand?
+        output first: the output comes back first, and log_total second
+            The result is to have the same form as the parts. In which order do their two tensors stand?
         """,
     ),
 )
-def any_merge(first, second, *, relative="larger", sums="", empty="kept", order=""):
+def any_merge(first, second, *, weight="", log_total="", empty="", order=""):
     if empty == "passed over":
         if (first[0] == -math.inf).any():
             return tuple(second)
@@ -450,45 +465,337 @@ def any_merge(first, second, *, relative="larger", sums="", empty="kept", order=
             return tuple(first)
     larger = torch.maximum(first[0], second[0])
     finite = larger if empty == "nan" else torch.where(larger == -math.inf, 0.0, larger)
+    if weight == "all rows":
+        finite = finite.max().expand_as(finite)
+    if weight == "overflows":
+        finite = torch.zeros_like(finite)
     a, b = torch.exp(first[0] - finite), torch.exp(second[0] - finite)
-    match relative:
-        case "nothing":
-            a, b = torch.ones_like(a), torch.ones_like(b)
+    total = a + b
+    seen = total if empty == "nan" else torch.where(total == 0, 1.0, total)
+    output = (a * first[1] + b * second[1]) / seen
+    match weight:
+        case "mean":
+            output = (first[1] + second[1]) / 2
+        case "sum":
+            output = first[1] + second[1]
+        case "larger":
+            output = torch.where(first[0] >= second[0], first[1], second[1])
+        case "logarithms":
+            output = (first[0] * first[1] + second[0] * second[1]) / (first[0] + second[0])
         case "exchanged":
-            a, b = b, a
-        case "upside down":
-            a, b = torch.exp(finite - first[0]), torch.exp(finite - second[0])
-        case "first":
-            larger, a, b = first[0], torch.ones_like(a), torch.exp(second[0] - first[0])
-        case "other":
-            a, b = torch.exp(first[0] - second[0]), torch.exp(second[0] - first[0])
-        case "second only":
-            a = torch.ones_like(a)
-        case "smaller":
-            larger = torch.minimum(first[0], second[0])
-            a, b = torch.exp(first[0] - larger), torch.exp(second[0] - larger)
-        case "all rows":
-            larger = larger.max().expand_as(larger)
-            a, b = torch.exp(first[0] - larger), torch.exp(second[0] - larger)
-    total = first[1] + second[1] if sums == "total not" else a * first[1] + b * second[1]
-    weighted = first[2] + second[2] if sums == "weighted not" else a * first[2] + b * second[2]
-    if sums == "divided":
-        weighted = weighted / total
+            output = (b * first[1] + a * second[1]) / seen
+    logarithm = {
+        "sum": first[0] + second[0],
+        "larger": larger,
+        "total": torch.exp(finite + total.log()),
+        "mean": finite + (total / 2).log(),
+    }.get(log_total, finite + total.log())
     if empty == "zero":
-        larger = torch.where(larger == -math.inf, 0.0, larger)
-    return (total, larger, weighted) if order == "total first" else (larger, total, weighted)
+        logarithm = torch.where(logarithm == -math.inf, 0.0, logarithm)
+    return (output, logarithm) if order == "output first" else (logarithm, output)
 
 
-@merge_partials.mistake(
-    "Python's `max` is asked which of two tensors is larger",
-    hint="""A tensor has many numbers, and one of the tensors may be larger here and smaller there. PyTorch
-    has a function that compares number by number.""",
-    read=MERGING,
+# ---------------------------------------------------------------------------------------
+# Scores that show a slip
+# ---------------------------------------------------------------------------------------
+
+_NUM_SCORES = 8
+
+
+def _slips() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+    """Averages of eight values by their scores, in two chunks of four, each wrong for some scores."""
+
+    def average(
+        m: Callable[[Tensor, Tensor], Tensor] = torch.maximum,
+        a: Callable[[Tensor, Tensor], Tensor] = lambda own, m: torch.exp(own - m),
+        b: Callable[[Tensor, Tensor], Tensor] = lambda own, m: torch.exp(own - m),
+        exp: Callable[[Tensor], Tensor] = torch.exp,
+        total: bool = True,
+        weighted: bool = True,
+        change: Callable[[Tensor], Tensor] = lambda scores: scores,
+        least: float = -1e30,
+    ) -> Callable[[Tensor, Tensor], Tensor]:
+        def function(scores: Tensor, value: Tensor) -> Tensor:
+            scores = change(scores)
+            first, second = scores[:4], scores[4:]
+            m1, m2 = first.amax(-1).clamp(min=least), second.amax(-1).clamp(min=least)
+            e1, e2 = exp(first - m1), exp(second - m2)
+            both = m(m1, m2)
+            f1, f2 = a(m1, both), b(m2, both)
+            t1, t2 = (f1, f2) if total else (1.0, 1.0)
+            w1, w2 = (f1, f2) if weighted else (1.0, 1.0)
+            o = w1 * (e1 @ value[:4]) + w2 * (e2 @ value[4:])
+            return o / (t1 * e1.sum(-1) + t2 * e2.sum(-1))
+
+        return function
+
+    def plain(scores: Tensor, value: Tensor) -> Tensor:
+        e = torch.exp(scores)
+        return (e @ value) / e.sum(-1)
+
+    def relative(to: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        def function(scores: Tensor, value: Tensor) -> Tensor:
+            e = torch.exp(scores - to(scores))
+            return (e @ value) / e.sum(-1)
+
+        return function
+
+    def means(scores: Tensor, value: Tensor) -> Tensor:
+        first = torch.softmax(scores[:4], -1) @ value[:4]
+        return (first + torch.softmax(scores[4:], -1) @ value[4:]) / 2
+
+    def last_forgotten(scores: Tensor, value: Tensor) -> Tensor:
+        return torch.softmax(scores[:7], -1) @ value[:7]
+
+    def ties(scores: Tensor, value: Tensor) -> Tensor:
+        e = torch.exp(scores - scores.amax(-1))
+        return (e @ value) / (e.sum(-1) - (scores == scores.amax(-1)).sum(-1) + 1)
+
+    def one(own: Tensor, m: Tensor) -> Tensor:
+        return torch.exp(own * 0)
+
+    return {
+        "no chunk is brought to the common largest score": average(a=one, b=one),
+        "the first chunk is not rescaled": average(a=one),
+        "the second chunk is not rescaled": average(b=one),
+        "only the totals are rescaled": average(weighted=False),
+        "only the weighted sums are rescaled": average(total=False),
+        "everything is relative to the first chunk's largest score": average(m=lambda m1, m2: m1),
+        "nothing is subtracted": plain,
+        "the largest score starts at 0": relative(lambda scores: scores.amax(-1).clamp(min=0)),
+        "the largest absolute value is subtracted": relative(lambda scores: scores.abs().amax(-1)),
+        "the smallest score is subtracted": relative(lambda scores: scores.amin(-1)),
+        "the chunks' outputs are averaged": means,
+        "the last key is forgotten": last_forgotten,
+        "equal largest scores count once": ties,
+        "no exponential is below a twentieth": average(exp=lambda x: torch.exp(x.clamp(min=-3))),
+        "scores are rounded to whole numbers": average(change=torch.round),
+        "a chunk that may not be seen at all": average(least=-math.inf),
+        "negative scores count as 0": average(change=torch.relu),
+    }
+
+
+def _true_average(scores: Tensor, value: Tensor) -> Tensor:
+    return torch.softmax(scores, -1) @ value
+
+
+def _is_shown(average: Callable[[Tensor, Tensor], Tensor], scores: Tensor, value: Tensor) -> bool:
+    found = average(scores, value)
+    return not bool((found - _true_average(scores, value)).abs() < 0.01)  # NaN is not right, either
+
+
+def _candidates() -> list[Tensor]:
+    up, infinite = torch.arange(8.0).double(), torch.tensor(math.inf).double()
+    half = torch.arange(8) < 4
+    mixed = torch.tensor([0.3, -1.2, 0.4, 2.1, -0.7, 1.6, 0.2, 0.9]).double()
+    return [
+        mixed,
+        up,
+        up.flip(0),
+        up * 0,
+        mixed + 1000,
+        mixed - 1000,
+        mixed + 1000 * half,
+        mixed - 1000 * half,
+        torch.where(half, -infinite, mixed),
+        torch.where(half, mixed, -infinite),
+    ]
+
+
+def _showing_scores(average: Callable[[Tensor, Tensor], Tensor], value: Tensor) -> Tensor:
+    for scores in _candidates():
+        if _is_shown(average, scores, value):
+            return scores
+    raise ValueError("average is right for all that is tried: expected one that is not")
+
+
+def _spread_values(normal: Normal) -> Tensor:
+    """Eight values that are far apart, in any order."""
+    return (3 * torch.arange(8.0) - 10)[normal(8).argsort()].double()
+
+
+def _showing_cases(seed: int) -> list[Case]:
+    normal = normal_source(seed)
+    return [
+        Case({"average": trace(_slips()[name]), "value": _spread_values(normal)}, f"the slip is: {name}")
+        for name in in_any_order(_slips(), seed)
+    ]
+
+
+def _showing_compare(inputs: dict[str, Any], value: Any) -> str | None:
+    if isinstance(value, list | tuple) and all(type(one) in (int, float) for one in value):
+        value = torch.tensor(value, dtype=torch.float64)
+    if not isinstance(value, Tensor) or not value.dtype.is_floating_point:
+        return "scores were expected: a tensor of eight floating-point numbers"
+    if value.shape != (_NUM_SCORES,):
+        return "eight scores were expected, of shape (8,)"
+    scores = value.double()
+    if scores.isnan().any() or (scores == math.inf).any():
+        return "a score may be any number, or minus infinity, and nothing else"
+    if (scores == -math.inf).all():
+        return "one score at least must not be minus infinity: there is no right average of nothing"
+    if scores[scores > -math.inf].abs().max() > 1e6:
+        return "no score was to be larger than a million, or smaller than minus a million"
+    if _is_shown(inputs["average"], scores, inputs["value"]):
+        return None
+    return "with these scores it gives the right average"
+
+
+def _slip(name: str) -> Callable[[Normal], dict[str, Any]]:
+    program = trace(_slips()[name])
+    return lambda normal: {"average": program, "value": _spread_values(normal)}
+
+
+def _not_all_small(inputs: Any, value: Tensor) -> str | None:
+    farthest = value[value.abs() < math.inf].abs().max()
+    return None if farthest > 300 else f"the farthest of yours is {float(farthest):.4g} away"
+
+
+def _no_forbidden_chunk(inputs: Any, value: Tensor) -> str | None:
+    hidden = (value == -math.inf).view(2, 4).all(1)
+    return None if hidden.any() else "in yours both chunks have a score above it"
+
+
+def _same_largest(inputs: Any, value: Tensor) -> str | None:
+    number = int((value == value.max()).sum())
+    return None if number > 1 else "in yours one score is larger than all others"
+
+
+def _not_last_only(inputs: Any, value: Tensor) -> str | None:
+    weight = float(torch.softmax(value.double(), -1)[-1])
+    return None if weight > 1e-5 else f"yours gives the last key a weight of {weight:.4g}"
+
+
+showing_scores = Task(
+    "showing_scores",
+    _showing_scores,
+    _slip("the last key is forgotten")(normal_source(0)),
+    _showing_cases,
+    laws=[
+        Law(
+            "a function that forgets the last key is shown by scores that give this key some weight",
+            ONE_PASS,
+            _slip("the last key is forgotten"),
+            _not_last_only,
+        ),
+        Law(
+            "a function that subtracts nothing is shown by some score that is hundreds away from 0",
+            ONE_PASS,
+            _slip("nothing is subtracted"),
+            _not_all_small,
+        ),
+        Law(
+            "a function that counts equal largest scores once is shown where the largest comes twice",
+            ONE_PASS,
+            _slip("equal largest scores count once"),
+            _same_largest,
+        ),
+        Law(
+            "a function that is wrong only if a chunk is all minus infinity is shown by such a chunk",
+            MERGING,
+            _slip("a chunk that may not be seen at all"),
+            _no_forbidden_chunk,
+        ),
+    ],
+    compare=_showing_compare,
 )
-def merge_python_max(first, second):
-    largest = max(first[0], second[0])
-    a, b = torch.exp(first[0] - largest), torch.exp(second[0] - largest)
-    return largest, a * first[1] + b * second[1], a * first[2] + b * second[2]
+
+
+@showing_scores.made_of(
+    tried=wrongs(
+        ONE_PASS,
+        """
+        mixed: one row of scores is taken for every function, and none is asked
+            No row shows every slip: one needs scores that are all far below zero, another one far above.
+            Try several rows, and ask the function about each.
+        small: no large scores are tried
+            Some of the functions overflow, and only there. Try scores in the hundreds and thousands, above
+            zero and below.
+        above: no scores far below zero are tried
+            Whoever starts at 0, or looks at absolute values, is right until all scores are far below zero.
+        finite: minus infinity is never tried
+            A chunk of keys that may all not be seen has the largest score minus infinity. What does that do
+            to the factors?
+        no ties: equal scores are never tried
+            One of the functions slips only where the largest score comes twice.
+        whole: only whole numbers are tried
+            One of the functions rounds the scores, and is right wherever there is nothing to round.
+        """,
+    ),
+    compared={
+        "nan": Wrong(
+            "a result that is not a number is not seen to be wrong",
+            """Every comparison with NaN is False: `(a - b).abs() > 0.01` as well. Ask whether the two are
+            close, and turn the answer round.""",
+            ONE_PASS,
+        ),
+        "rounding": Wrong(
+            "a difference by rounding is taken for a slip",
+            """Sums in another order differ in the last digits. What the scores are to show is larger than a
+            hundredth.""",
+            ONE_PASS,
+        ),
+        "agreeing": Wrong(
+            "scores come back with which the function is right",
+            """Asked for are scores that show the slip. Which way round is your comparison?""",
+            ONE_PASS,
+        ),
+    },
+    form=wrongs(
+        ONE_PASS,
+        """
+        both: scores and values come back
+            The values are given. Asked for are the scores alone.
+        output: the wrong average comes back instead of the scores
+            Asked for is what the function is to be called with, so that anyone can see it.
+        infinite: some score is plus infinity, or not a number
+            With that nothing has a right average. A score may be any number, or minus infinity.
+        """,
+    ),
+)
+def any_showing(average, value, *, tried="", compared="", form=""):
+    up, infinite = torch.arange(8.0).double(), torch.tensor(math.inf).double()
+    half = torch.arange(8) < 4
+    mixed = torch.tensor([0.3, -1.2, 0.4, 2.1, -0.7, 1.6, 0.2, 0.9]).double()
+    rows = {
+        "mixed": mixed,
+        "up": up,
+        "down": up.flip(0),
+        "equal": up * 0,
+        "above": mixed + 1000,
+        "below": mixed - 1000,
+        "falls": mixed + 1000 * half,
+        "rises": mixed - 1000 * half,
+        "first hidden": torch.where(half, -infinite, mixed),
+        "second hidden": torch.where(half, mixed, -infinite),
+    }
+    left_out = {
+        "small": ("above", "below", "falls", "rises"),
+        "above": ("below",),
+        "finite": ("first hidden", "second hidden"),
+        "no ties": ("equal",),
+    }.get(tried, ())
+    if tried == "whole":
+        rows = {name: row.round() for name, row in rows.items()}
+    found = rows["mixed"]
+    if tried != "mixed":
+        for name, row in rows.items():
+            difference = (average(row, value) - torch.softmax(row, -1) @ value).abs()
+            shows = not bool(difference < 0.01)
+            if compared == "nan":
+                shows = bool(difference > 0.01)
+            if compared == "rounding":
+                shows = not bool(difference == 0)
+            if compared == "agreeing":
+                shows = not shows
+            if shows and name not in left_out:
+                found = row
+                break
+    if form == "both":
+        return found, value
+    if form == "output":
+        return average(found, value)
+    return torch.where(found == found.max(), infinite, found) if form == "infinite" else found
 
 
 # ---------------------------------------------------------------------------------------
@@ -594,7 +901,7 @@ chunked_attention = Task(
     refuses=("numpy", "__array__"),  # what is in NumPy's arrays would not be counted
     way=WithinBudget(),
     exact_dtype=True,
-    builds_on=("merge_partials",),
+    builds_on=("merge_outputs",),
 )
 
 _CHUNK_SCALE = {
@@ -1020,42 +1327,57 @@ def decoding_first_dimension(query, key, value, key_cache, value_cache):
 
 
 # ---------------------------------------------------------------------------------------
-# What the cache costs
+# Before the experiment: what the cache costs, and what it saves
 # ---------------------------------------------------------------------------------------
 
 
 def _cache_bytes(
-    num_positions: int, num_layers: int, num_heads: int, head_dim: int, bytes_per_number: int
+    num_positions: int,
+    num_layers: int,
+    num_heads: int,
+    heads_per_group: int,
+    head_dim: int,
+    bytes_per_number: int,
 ) -> int:
     """Counted on a true cache of one layer, with one position."""
     cache = scaling.KeyValueCache()
-    position = torch.zeros(num_heads, 1, head_dim)
+    position = torch.zeros(num_heads // heads_per_group, 1, head_dim)
     cache.append(position, position)
     numbers = cache.key.numel() + cache.value.numel()
     return num_layers * num_positions * numbers * bytes_per_number
 
 
-SIZES = ("num_positions", "num_layers", "num_heads", "head_dim", "bytes_per_number")
+SIZES = ("num_positions", "num_layers", "num_heads", "heads_per_group", "head_dim", "bytes_per_number")
+
+
+def _sizes(*numbers: int) -> dict[str, int]:
+    return dict(zip(SIZES, numbers, strict=True))
 
 
 def _cache_bytes_cases(seed: int) -> list[Case]:
     generator = torch.Generator().manual_seed(seed)
 
-    def case(note: str, *ranges: tuple[int, int]) -> Case:
-        numbers = [int(torch.randint(low, high + 1, (), generator=generator)) for low, high in ranges]
-        return Case(dict(zip(SIZES, numbers, strict=True)), note)
+    def whole(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=generator))
+
+    def case(
+        note: str, positions: tuple, layers: tuple, groups: tuple, per: tuple, dim: tuple, size: int
+    ) -> Case:
+        group = whole(*per)
+        heads = group * whole(*groups)
+        return Case(_sizes(whole(*positions), whole(*layers), heads, group, whole(*dim), size), note)
 
     return [
-        case("a small model", (100, 999), (3, 7), (5, 9), (10, 31), (4, 4)),
-        case("half precision", (1000, 5000), (8, 12), (3, 4), (33, 64), (2, 2)),
-        case("one layer of one head", (50, 99), (1, 1), (1, 1), (3, 9), (4, 4)),
-        case("a large model, long text", (100_000, 200_000), (80, 96), (64, 72), (120, 128), (2, 2)),
+        case("every head has its own", (100, 999), (3, 7), (5, 9), (1, 1), (10, 31), 4),
+        case("groups of heads, in half precision", (1000, 5000), (8, 12), (3, 4), (2, 5), (33, 64), 2),
+        case("all heads share one", (50, 99), (2, 4), (1, 1), (3, 9), (3, 9), 4),
+        case("a large model, long text", (100_000, 200_000), (80, 96), (8, 9), (7, 8), (120, 128), 2),
     ]
 
 
 def _doubled(name: str) -> Law:
     def inputs(normal: Normal) -> list[dict[str, int]]:
-        sizes = dict(zip(SIZES, (10, 3, 5, 7, 4), strict=True))
+        sizes = _sizes(10, 3, 6, 2, 7, 4)
         return [sizes, sizes | {name: 2 * sizes[name]}]
 
     def broken(inputs: list[dict[str, int]], values: list[float]) -> str | None:
@@ -1068,14 +1390,24 @@ def _doubled(name: str) -> Law:
 cache_bytes = Task(
     "cache_bytes",
     _cache_bytes,
-    dict(zip(SIZES, (10, 2, 3, 5, 4), strict=True)),
+    _sizes(10, 2, 6, 3, 5, 4),
     _cache_bytes_cases,
     laws=[
-        *map(_doubled, SIZES),
+        *(_doubled(name) for name in SIZES if name != "heads_per_group"),
+        Law(
+            "with twice as many heads in a group the cache takes half the bytes",
+            CACHE_SIZE,
+            lambda normal: [_sizes(10, 3, 8, 2, 7, 4), _sizes(10, 3, 8, 4, 7, 4)],
+            lambda inputs, values: (
+                None
+                if 2 * values[1] == values[0]
+                else f"yours goes from {shown(values[0])} to {shown(values[1])}"
+            ),
+        ),
         Law(
             "one position of one head with one feature takes a key and a value: two numbers",
             CACHE_SIZE,
-            lambda normal: dict(zip(SIZES, (1, 1, 1, 1, 1), strict=True)),
+            lambda normal: _sizes(1, 1, 1, 1, 1, 1),
             lambda inputs, value: None if value == 2 else f"yours says {shown(value)}",
         ),
     ],
@@ -1114,8 +1446,15 @@ cache_bytes = Task(
     heads=wrongs(
         CACHE_SIZE,
         """
-        forgotten: the heads are forgotten
-            Each head has keys and values of its own, and `head_dim` is the number of features of one head.
+        ungrouped: every head is counted with keys and values of its own
+            The heads of a group look at the same keys and values, which are kept once. How many groups are
+            there?
+        per group: the heads of a group are counted, not the groups
+            `heads_per_group` heads share one set of keys and values. How many sets are there?
+        one group: only one group is counted
+            The heads of a group share theirs, and each group has its own.
+        multiplied: the heads are multiplied by the size of a group
+            The larger the groups, the fewer there are.
         """,
     ),
     features=wrongs(
@@ -1130,7 +1469,7 @@ cache_bytes = Task(
         """
         numbers: numbers are counted instead of bytes
             Each number takes several bytes; how many is the last argument.
-        bits: bits are counted, or bytes divided by eight
+        bits: bits are counted
             The last argument is in bytes already.
         """,
     ),
@@ -1139,6 +1478,7 @@ def any_bytes(
     num_positions,
     num_layers,
     num_heads,
+    heads_per_group,
     head_dim,
     bytes_per_number,
     *,
@@ -1152,12 +1492,368 @@ def any_bytes(
     kept = {"one": 1, "three": 3}.get(what, 2)
     n = num_positions
     rows = {"squared": n * n, "forgotten": 1, "all steps": n * (n + 1) // 2}.get(positions, n)
+    sets = {
+        "ungrouped": num_heads,
+        "per group": heads_per_group,
+        "one group": 1,
+        "multiplied": num_heads * heads_per_group,
+    }.get(heads, num_heads // heads_per_group)
     size = {"numbers": 1, "bits": 8 * bytes_per_number}.get(unit, bytes_per_number)
-    return (
-        kept
-        * rows
-        * (num_layers if not layers else 1)
-        * (num_heads if not heads else 1)
-        * (head_dim if not features else 1)
-        * size
-    )
+    return kept * rows * (num_layers if not layers else 1) * sets * (head_dim if not features else 1) * size
+
+
+def _scores_computed(num_prompt: int, num_letters: int) -> tuple[int, int]:
+    steps = range(num_prompt, num_prompt + num_letters)
+    without = sum(length**2 for length in steps)
+    return without, num_prompt**2 + sum(steps) - num_prompt
+
+
+def _scores_computed_cases(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def case(prompt: tuple[int, int], letters: tuple[int, int], note: str) -> Case:
+        drawn = [
+            int(torch.randint(low, high + 1, (), generator=generator)) for low, high in (prompt, letters)
+        ]
+        return Case({"num_prompt": drawn[0], "num_letters": drawn[1]}, note)
+
+    return [
+        case((3, 9), (5, 20), "a short prompt"),
+        case((20, 90), (2, 9), "a long prompt"),
+        case((1, 1), (10, 30), "a prompt of one letter"),
+        case((5, 9), (1, 1), "one letter is written"),
+        case((100, 300), (1000, 2000), "a long text"),
+    ]
+
+
+def _counted(prompt: int, letters: int) -> Callable[[Normal], dict[str, int]]:
+    return lambda normal: {"num_prompt": prompt, "num_letters": letters}
+
+
+def _without_is(number: int) -> Callable[[Any, Any], str | None]:
+    return lambda inputs, value: None if value[0] == number else f"yours says {shown(value[0])}"
+
+
+scores_computed = Task(
+    "scores_computed",
+    _scores_computed,
+    {"num_prompt": 2, "num_letters": 3},
+    _scores_computed_cases,
+    laws=[
+        Law(
+            "for one letter there is nothing to save: the two numbers are the same",
+            KV_CACHE,
+            _counted(4, 1),
+            lambda inputs, value: (
+                None if value[0] == value[1] else f"yours says {shown(value[0])} and {shown(value[1])}"
+            ),
+        ),
+        Law(
+            "after a prompt of 1, to write 2 letters without a cache takes 1 and 4 scores: 5",
+            KV_CACHE,
+            _counted(1, 2),
+            _without_is(5),
+        ),
+        Law(
+            "with a cache, one letter more after a prompt of 2 and 3 letters takes 5 scores more",
+            KV_CACHE,
+            lambda normal: [_counted(2, 3)(normal), _counted(2, 4)(normal)],
+            lambda inputs, values: (
+                None
+                if values[1][1] - values[0][1] == 5
+                else f"in yours it takes {shown(values[1][1] - values[0][1])}"
+            ),
+        ),
+    ],
+)
+
+
+@scores_computed.made_of(
+    steps=wrongs(
+        KV_CACHE,
+        """
+        one more: the last letter is run through the model, too
+            The first letter comes from the prompt, the second from the prompt and the first. From what does
+            the last one come? Nobody asks what follows it.
+        prompt aside: the first step begins behind the prompt
+            The first new letter comes from the prompt alone: so many positions has the first step.
+        no prompt: the prompt is forgotten
+            At every step the prompt is part of the text.
+        """,
+    ),
+    without=wrongs(
+        KV_CACHE,
+        """
+        one row: without a cache only the last row of scores is counted
+            Without a cache the whole text runs through the model at each step: every position asks all.
+        last: only the last step is counted
+            A step for each letter, and each computes scores. Add them up.
+        triangle: without a cache only scores that may be seen are counted
+            A mask hides scores that have been computed. Count the whole square.
+        """,
+    ),
+    cached=wrongs(
+        KV_CACHE,
+        """
+        prompt linear: with a cache, the prompt is counted as one row of scores
+            At the first step the cache is empty, and all positions of the prompt are new: each asks all of
+            them.
+        prompt free: with a cache, the prompt's own scores are left out
+            The prompt has to run through the model once, and its positions look at one another.
+        itself: with a cache, a new position is not compared with itself
+            It is appended first, and then it asks: itself, too.
+        """,
+    ),
+    order=wrongs(
+        KV_CACHE,
+        """
+        exchanged: the number with a cache comes first
+            First without, then with. Which of yours is the larger?
+        ratio: the ratio comes back instead of the two numbers
+            The two numbers are asked for, as a tuple.
+        """,
+    ),
+)
+def any_scores(num_prompt, num_letters, *, steps="", without="", cached="", order=""):
+    p, n = num_prompt, num_letters
+    lengths = {
+        "one more": range(p, p + n + 1),
+        "prompt aside": range(p + 1, p + n + 1),
+        "no prompt": range(1, n + 1),
+    }.get(steps, range(p, p + n))
+    first = lengths[0]
+    squares = sum(length**2 for length in lengths)
+    squares = {
+        "one row": sum(lengths),
+        "last": lengths[-1] ** 2,
+        "triangle": sum(length * (length + 1) // 2 for length in lengths),
+    }.get(without, squares)
+    later = sum(lengths) - first
+    rows = {
+        "prompt linear": first + later,
+        "prompt free": later,
+        "itself": first**2 + later - (len(lengths) - 1),
+    }.get(cached, first**2 + later)
+    if order == "ratio":
+        return squares / rows
+    return (rows, squares) if order == "exchanged" else (squares, rows)
+
+
+# ---------------------------------------------------------------------------------------
+# After the experiment: which slip is it?
+# ---------------------------------------------------------------------------------------
+
+STEPS_ANSWERS = ("right", "sees ahead", "forgets", "stuck at the start", "runs full", "other")
+
+
+def _explain_steps(whole: Tensor, steps: Tensor, value: Tensor, num_prompt: int) -> str:
+    def same(first: Tensor, second: Tensor) -> Tensor:
+        return (first - second).abs().amax(-1) < 1e-4
+
+    right = same(steps, whole)  # (positions,)
+    if right.all():
+        return "right"
+    if not right[:num_prompt].all():
+        return "sees ahead" if right[num_prompt:].all() else "other"
+    if same(steps, value)[num_prompt:].all():
+        return "forgets"
+    if same(steps, value[0])[num_prompt:].all():
+        return "stuck at the start"
+    later = right[num_prompt:]
+    number = int(later.sum())
+    return "runs full" if number > 0 and later[:number].all() else "other"
+
+
+def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
+    """What a layer gives for all positions at once, and step by step with a slip."""
+    normal = normal_source(seed)
+    generator = torch.Generator().manual_seed(seed)
+
+    def record(slip: str, prompt: tuple[int, int] = (3, 5)) -> dict[str, Any]:
+        num_prompt = int(torch.randint(*prompt, (), generator=generator))
+        length = num_prompt + int(torch.randint(5, 9, (), generator=generator))
+        query, key, value = normal(length, 4), normal(length, 4), normal(length, 3)
+        scores = query @ key.mT / 2
+        seen = torch.ones(length, length).tril().bool()
+        row, column = torch.arange(length)[:, None], torch.arange(length)
+        whole = torch.softmax(scores.masked_fill(~seen, -math.inf), -1) @ value
+        later = row >= num_prompt
+        mask, changed = seen.clone(), scores
+        match slip:
+            case "sees ahead":
+                mask = torch.where(later, seen, column < num_prompt)
+            case "forgets":
+                mask = torch.where(later, row == column, seen)
+            case "stuck at the start":
+                mask = torch.where(later, column == 0, seen)
+            case "runs full":
+                mask = seen & (row - column < num_prompt + 2)
+            case "runs full at last":
+                mask = seen & (row - column < length - 1)
+            case "unscaled":
+                changed = 2 * scores
+            case "unscaled steps":
+                changed = torch.where(later, 2 * scores, scores)
+            case "prompt forgotten":
+                mask = torch.where(later, seen & (column >= num_prompt), seen)
+            case "open and unscaled":
+                mask = torch.where(later, seen, column < num_prompt)
+                changed = torch.where(later, 2 * scores, scores)
+            case "one step":
+                mask[num_prompt + 2, 1:] = False
+            case "every second step forgets":
+                mask = torch.where(later & ((row - num_prompt) % 2 == 0), row == column, seen)
+            case "a little":
+                changed = torch.where(later, 1.02 * scores, scores)
+        steps = torch.softmax(changed.masked_fill(~mask, -math.inf), -1) @ value
+        if slip == "features turned round":
+            steps = torch.where(later, steps.flip(-1), steps)
+        steps = steps + 1e-6 * normal(length, 3)
+        return {"whole": whole, "steps": steps, "value": value, "num_prompt": num_prompt}
+
+    return {
+        "nothing is wrong": record(""),
+        "no mask in the prompt": record("sees ahead"),
+        "the cache is not kept": record("forgets"),
+        "the mask is aligned at the start": record("stuck at the start"),
+        "the cache has a last place": record("runs full"),
+        "the cache runs full at the last step": record("runs full at last"),
+        "nothing is scaled": record("unscaled"),
+        "only the prompt is scaled": record("unscaled steps"),
+        "the prompt is not kept": record("prompt forgotten"),
+        "no mask in the prompt, and no scale after it": record("open and unscaled"),
+        "one step is wrong": record("one step"),
+        "every second step forgets": record("every second step forgets"),
+        "a prompt of one position, and the cache is not kept": record("forgets", (1, 2)),
+        "the scale is off by a little after the prompt": record("a little"),
+        "features are exchanged after the prompt": record("features turned round"),
+    }
+
+
+def _explain_steps_cases(seed: int) -> list[Case]:
+    records = _steps_records(seed)
+    return [Case(records[name], name) for name in in_any_order(records, seed)]
+
+
+def _steps_law(words: str, right: str, name: str) -> Law:
+    def broken(inputs: Any, value: str) -> str | None:
+        return None if value == right else f"yours says {value!r}"
+
+    return Law(f"{words}, {right!r} is said", OUT_OF_STEP, lambda normal: _steps_records(0)[name], broken)
+
+
+explain_steps = Task(
+    "explain_steps",
+    _explain_steps,
+    {
+        "whole": torch.tensor([[4.0], [3.0], [5.0], [6.0]]),
+        "steps": torch.tensor([[4.0], [3.0], [7.0], [9.0]]),
+        "value": torch.tensor([[4.0], [2.0], [7.0], [9.0]]),
+        "num_prompt": 2,
+    },
+    _explain_steps_cases,
+    laws=[
+        _steps_law("where all rows agree but for rounding", "right", "nothing is wrong"),
+        _steps_law(
+            "where rows of the prompt are wrong, and all others right", "sees ahead", "no mask in the prompt"
+        ),
+        _steps_law(
+            "where every row after the prompt is the value of its own position",
+            "forgets",
+            "the cache is not kept",
+        ),
+        _steps_law(
+            "where every row after the prompt is the value of position 0",
+            "stuck at the start",
+            "the mask is aligned at the start",
+        ),
+        _steps_law(
+            "where some rows after the prompt are right and from then on none",
+            "runs full",
+            "the cache has a last place",
+        ),
+    ],
+)
+
+
+@explain_steps.made_of(
+    same=wrongs(
+        OUT_OF_STEP,
+        """
+        exactly: differences by rounding count
+            A full pass and a step add up in another order. Less than a ten-thousandth is no difference.
+        loosely: small differences do not count
+            A scale that is a little wrong makes small differences. Less than a ten-thousandth is none, and
+            no more.
+        sums: only the sums of rows are compared
+            Two rows may have the same sum. Compare number by number.
+        """,
+    ),
+    prompt=wrongs(
+        OUT_OF_STEP,
+        """
+        one more: the first new position is counted to the prompt
+            Positions 0 to num_prompt - 1 are the prompt.
+        first only: only the first row after the prompt is looked at
+            One row may be right or wrong by chance, or the cache may run full later. Look at all.
+        last only: only the last row is looked at
+            What is wrong at the last step may have been right before. Look at all.
+        ignored: rows of the prompt are not looked at
+            A slip in the prompt shows there and nowhere else.
+        any: it is said of a single row what has to hold of all
+            Every row after the prompt must be so: a step that forgets now and then is something else.
+        """,
+    ),
+    own=wrongs(
+        OUT_OF_STEP,
+        """
+        exchanged: a step that sees only itself is taken for one that sees only the start
+            What comes back is the value of the only position that is seen. Which one is it?
+        unasked: the values are not looked at
+            A position that sees one key only gets the value of that key. Compare with them.
+        """,
+    ),
+    full=wrongs(
+        OUT_OF_STEP,
+        """
+        unasked: it is never asked whether the first steps were right
+            A cache that runs full is right until then. From some step on, all are wrong.
+        some: some steps are right and some are wrong, in whatever order
+            A cache that has run full stays full. Once wrong, always wrong.
+        """,
+    ),
+)
+def any_steps(whole, steps, value, num_prompt, *, same="", prompt="", own="", full=""):
+    limit = {"exactly": 0.0, "loosely": 0.1}.get(same, 1e-4)
+
+    def equal(first, second):
+        apart = (first - second).abs().amax(-1)
+        if same == "sums":
+            apart = (first.sum(-1) - second.sum(-1)).abs()
+        return apart <= limit
+
+    if prompt == "one more":
+        num_prompt = num_prompt + 1
+    rows = slice(num_prompt, None)
+    if prompt == "first only":
+        rows = slice(num_prompt, num_prompt + 1)
+    if prompt == "last only":
+        rows = slice(-1, None)
+    every = torch.any if prompt == "any" else torch.all
+    right = equal(steps, whole)
+    before, later = right[:num_prompt], right[rows]
+    if prompt == "ignored":
+        before = torch.ones_like(before)
+    if before.all() and later.all():
+        return "right"
+    if not before.all():
+        return "sees ahead" if later.all() else "other"
+    itself, start = every(equal(steps, value)[rows]), every(equal(steps, value[0])[rows])
+    if own != "unasked" and itself:
+        return "stuck at the start" if own == "exchanged" else "forgets"
+    if own != "unasked" and start:
+        return "forgets" if own == "exchanged" else "stuck at the start"
+    number = int(later.sum())
+    if full == "unasked" or number == 0:
+        return "other"
+    return "runs full" if full == "some" or later[:number].all() else "other"

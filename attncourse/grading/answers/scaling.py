@@ -65,58 +65,81 @@ def running_total__unseen_scores_skipped(scores):
 # Merging --------------------------------------------------------------------------------
 
 
-def merge_partials__where(first, second):
-    largest = torch.maximum(first[0], second[0])
-    finite = torch.where(largest == -math.inf, 0.0, largest)
-    a, b = torch.exp(first[0] - finite), torch.exp(second[0] - finite)
-    return largest, a * first[1] + b * second[1], a * first[2] + b * second[2]
+def merge_outputs__logaddexp(first, second):
+    both = torch.logaddexp(first[0], second[0])
+    finite = torch.where(both == -math.inf, 0.0, both)
+    return both, torch.exp(first[0] - finite) * first[1] + torch.exp(second[0] - finite) * second[1]
 
 
-def merge_partials__empty_parts_count_nothing(first, second):
-    (m1, l1, o1), (m2, l2, o2) = first, second
-    m = torch.where(m1 > m2, m1, m2)
-    a = torch.where(m1 == -torch.inf, 0.0, torch.exp(m1 - m))
-    b = torch.where(m2 == -torch.inf, 0.0, torch.exp(m2 - m))
-    return m, a * l1 + b * l2, a * o1 + b * o2
+def merge_outputs__relative_to_the_larger(first, second):
+    (log1, y1), (log2, y2) = first, second
+    m = torch.maximum(log1, log2).clamp(min=torch.finfo(log1.dtype).min)
+    a, b = torch.exp(log1 - m), torch.exp(log2 - m)
+    total = a + b
+    output = (a * y1 + b * y2) / torch.where(total == 0, 1.0, total)
+    return [m + torch.log(total), output]
 
 
-def merge_partials__stacked(first, second):
-    largest, total, weighted = (torch.stack(pair) for pair in zip(first, second, strict=True))
-    m = largest.amax(0)
-    factors = (largest - m.clamp(min=torch.finfo(m.dtype).min)).exp()
-    return [m, (factors * total).sum(0), (factors * weighted).sum(0)]
+def merge_outputs__sigmoid(first, second):
+    share = torch.sigmoid(first[0] - second[0]).nan_to_num(0.5)
+    both = torch.stack([first[0], second[0]]).logsumexp(0)
+    return both, share * first[1] + (1 - share) * second[1]
 
 
-def merge_partials__not_a_number_is_nothing(first, second):
-    (m1, l1, o1), (m2, l2, o2) = first, second
-    m = torch.max(m1, m2)
-    a, b = torch.exp(m1 - m).nan_to_num(0.0), torch.exp(m2 - m).nan_to_num(0.0)
-    return m, a * l1 + b * l2, a * o1 + b * o2
+def merge_outputs__softmax_of_two(first, second):
+    logs = torch.cat([first[0], second[0]], -1)
+    shares = torch.where((logs == -math.inf).all(-1, keepdim=True), 0.0, torch.softmax(logs, -1))
+    output = shares[..., :1] * first[1] + shares[..., 1:] * second[1]
+    return torch.logsumexp(logs, -1, keepdim=True), output
 
 
-def merge_partials__distance_of_the_two(first, second):
-    (m1, l1, o1), (m2, l2, o2) = first, second
-    factor = torch.exp(-(m1 - m2).abs()).nan_to_num()
-    a, b = torch.where(m1 >= m2, 1.0, factor), torch.where(m1 >= m2, factor, 1.0)
-    return [torch.maximum(m1, m2), a * l1 + b * l2, a * o1 + b * o2]
+# Scores that show a slip ----------------------------------------------------------------
 
 
-def merge_partials__row_by_row(first, second):
-    if first[0].dim() > 2:
-        halves = [
-            merge_partials__row_by_row([x[i] for x in first], [x[i] for x in second])
-            for i in range(len(first[0]))
-        ]
-        return tuple(torch.stack(parts) for parts in zip(*halves, strict=True))
-    rows = []
-    for m1, l1, o1, m2, l2, o2 in zip(*first, *second, strict=True):
-        if m1 >= m2:
-            factor = torch.exp(m2 - m1) if m2 > -math.inf else torch.zeros_like(m1)
-            rows.append((m1, l1 + factor * l2, o1 + factor * o2))
-        else:
-            factor = torch.exp(m1 - m2)
-            rows.append((m2, factor * l1 + l2, factor * o1 + o2))
-    return tuple(torch.stack(parts) for parts in zip(*rows, strict=True))
+def showing_scores__a_list_of_rows(average, value):
+    numbers = [0.5, -1.5, 0.25, 2.0, -0.75, 1.25, 0.0, 1.0]
+    hidden = [-math.inf] * 4
+    rows = [numbers, sorted(numbers), sorted(numbers)[::-1], [1.5] * 8]
+    rows += [[x + shift for x in numbers] for shift in (-2000, 2000)]
+    rows += [[x + 500 for x in numbers[:4]] + numbers[4:], numbers[:4] + [x + 500 for x in numbers[4:]]]
+    rows += [hidden + numbers[4:], numbers[:4] + hidden]
+    for row in rows:
+        scores = torch.tensor(row, dtype=torch.float64)
+        right = torch.softmax(scores, 0) @ value
+        if not torch.isclose(average(scores, value), right, atol=0.02):
+            return scores
+
+
+def showing_scores__by_chance(average, value):
+    generator = torch.Generator().manual_seed(0)
+    while True:
+        scores = torch.randn(8, generator=generator, dtype=torch.float64) * 3
+        kind = int(torch.randint(6, (), generator=generator))
+        if kind == 1:
+            scores += 900
+        if kind == 2:
+            scores -= 900
+        if kind == 3:
+            scores[4:] += 900 if scores[0] > 0 else -900
+        if kind == 4:
+            scores[:4] = -math.inf
+        if kind == 5:
+            scores[:] = scores[0]
+        difference = (average(scores, value) - scores.softmax(0) @ value).abs().item()
+        if math.isnan(difference) or difference > 0.1:
+            return scores
+
+
+def showing_scores__as_a_list(average, value):
+    base = [0.1, 1.3, -3.6, 0.8, 1.9, -1.1, 0.4, 2.7]
+    for add in (0, 800, -800):
+        for second in (0, 800, -800, -math.inf):
+            row = [x + add for x in base[:4]] + [x + add + second for x in base[4:]]
+            for scores in (row, row[::-1], [max(row)] * 8):
+                exact = torch.tensor(scores).double()
+                found = float(average(exact, value))
+                if not abs(found - float(exact.softmax(0) @ value)) < 0.05:
+                    return scores
 
 
 # Chunks ---------------------------------------------------------------------------------
@@ -239,19 +262,101 @@ def decoding_step__compared_positions(query, key, value, key_cache, value_cache)
 # The size of the cache ------------------------------------------------------------------
 
 
-def cache_bytes__product(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
-    return 2 * num_positions * num_layers * num_heads * head_dim * bytes_per_number
+def cache_bytes__product(num_positions, num_layers, num_heads, heads_per_group, head_dim, bytes_per_number):
+    groups = num_heads // heads_per_group
+    return 2 * num_positions * num_layers * groups * head_dim * bytes_per_number
 
 
-def cache_bytes__keys_and_values(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
-    keys = math.prod([num_layers, num_heads, num_positions, head_dim])
+def cache_bytes__keys_and_values(
+    num_positions, num_layers, num_heads, heads_per_group, head_dim, bytes_per_number
+):
+    keys = math.prod([num_layers, num_heads, num_positions, head_dim]) // heads_per_group
     values = keys
     return (keys + values) * bytes_per_number
 
 
-def cache_bytes__layer_by_layer(num_positions, num_layers, num_heads, head_dim, bytes_per_number):
+def cache_bytes__layer_by_layer(
+    num_positions, num_layers, num_heads, heads_per_group, head_dim, bytes_per_number
+):
     total = 0
     for _ in range(num_layers):
-        for _ in ("keys", "values"):
-            total += num_heads * num_positions * head_dim * bytes_per_number
+        for _ in range(0, num_heads, heads_per_group):
+            total += 2 * num_positions * head_dim * bytes_per_number
     return total
+
+
+def scores_computed__loop(num_prompt, num_letters):
+    without, cached, kept = 0, 0, 0
+    for step in range(num_letters):
+        length = num_prompt + step
+        without += length * length
+        cached += (length - kept) * length
+        kept = length
+    return without, cached
+
+
+def scores_computed__sums(num_prompt, num_letters):
+    lengths = list(range(num_prompt, num_prompt + num_letters))
+    return sum(n * n for n in lengths), lengths[0] ** 2 + sum(lengths[1:])
+
+
+def scores_computed__formula(p, n):
+    last = p + n - 1
+
+    def squares(k):
+        return k * (k + 1) * (2 * k + 1) // 6
+
+    return squares(last) - squares(p - 1), p * p + (last * (last + 1) - p * (p + 1)) // 2
+
+
+def explain_steps__in_order(whole, steps, value, num_prompt):
+    def same(a, b):
+        return torch.allclose(a, b, rtol=0, atol=1e-4)
+
+    p = num_prompt
+    if same(whole, steps):
+        return "right"
+    if not same(whole[:p], steps[:p]):
+        return "sees ahead" if same(whole[p:], steps[p:]) else "other"
+    if same(steps[p:], value[p:]):
+        return "forgets"
+    if same(steps[p:], value[:1].expand_as(steps[p:])):
+        return "stuck at the start"
+    right = [same(a, b) for a, b in zip(whole[p:], steps[p:], strict=True)]
+    return "runs full" if right[0] and right == sorted(right, reverse=True) else "other"
+
+
+def explain_steps__wrong_rows(whole, steps, value, num_prompt):
+    wrong = ((whole - steps).abs() > 1e-4).any(1).nonzero().flatten().tolist()
+    length = len(whole)
+    if not wrong:
+        return "right"
+    if min(wrong) < num_prompt:
+        return "sees ahead" if max(wrong) < num_prompt else "other"
+    later = steps[num_prompt:]
+    if (later - value[num_prompt:]).abs().max() < 1e-4:
+        return "forgets"
+    if (later - value[0]).abs().max() < 1e-4:
+        return "stuck at the start"
+    to_the_end = wrong == list(range(wrong[0], length))
+    return "runs full" if to_the_end and wrong[0] > num_prompt else "other"
+
+
+def explain_steps__one_row_at_a_time(whole, steps, value, num_prompt):
+    def close(a, b):
+        return max(abs(x - y) for x, y in zip(a.tolist(), b.tolist(), strict=True)) < 1e-4
+
+    places = range(len(whole))
+    right = [close(whole[t], steps[t]) for t in places]
+    if all(right):
+        return "right"
+    prompt, later = right[:num_prompt], right[num_prompt:]
+    if not all(prompt):
+        return "sees ahead" if all(later) else "other"
+    if all(close(steps[t], value[t]) for t in places[num_prompt:]):
+        return "forgets"
+    if all(close(steps[t], value[0]) for t in places[num_prompt:]):
+        return "stuck at the start"
+    if later[0] and not any(later[later.index(False) :]):
+        return "runs full"
+    return "other"
