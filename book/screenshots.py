@@ -52,6 +52,7 @@ def jupyterlab(folder: Path):
     """Run JupyterLab on a folder; give its address and its token."""
     own = {
         "JUPYTER_CONFIG_DIR": folder / ".config",
+        "JUPYTER_CONFIG_PATH": ROOT / "lab",  # as `make lab` starts it
         "JUPYTER_RUNTIME_DIR": folder / ".runtime",
         "JUPYTERLAB_SETTINGS_DIR": folder / ".settings",
         "JUPYTERLAB_WORKSPACES_DIR": folder / ".workspaces",

@@ -76,7 +76,7 @@ def test_it_has_what_a_student_needs_and_nothing_of_the_teacher(made):
     for unit in UNITS:
         assert {f"exercises/{unit}/{unit}.ipynb", f"book/{unit}.md", f"attncourse/{unit}.py"} <= found
     assert {"README.md", "LICENSE", "LICENSES.md", "pyproject.toml", "requirements.txt"} <= found
-    assert {"index.html", f"book/{UNIT}.html", "_static/style.css"} <= found
+    assert {"index.html", f"book/{UNIT}.html", "_static/style.css", "lab/labconfig/page_config.json"} <= found
     assert any(name.endswith(".npz") for name in found)
     assert {name for name in found if name.startswith("attncourse/")} == {
         f"attncourse/{name}"
@@ -170,6 +170,7 @@ def test_a_solution_among_the_exercises_is_refused(tmp_path, monkeypatch, capsys
         "LICENSE",
         "LICENSES.md",
         "_config.yml",
+        "lab",
     ):
         (tmp_path / name).symlink_to(ROOT / name)
     path = tmp_path / "exercises" / UNIT / f"{UNIT}.ipynb"
@@ -204,6 +205,9 @@ def test_it_works_where_only_it_is_installed(made, tmp_path):
     (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     (site / "kit.pth").write_text(f"{installed}\n{sysconfig.get_path('purelib')}\n")
     python = tmp_path / "venv" / "bin" / "python"
+
+    # There JupyterLab finds what leaves out the instructor's part of nbgrader.
+    assert (installed / "etc/jupyter/labconfig/page_config.json").is_file()
 
     where = (
         "import attncourse as a; from importlib.util import find_spec as find; print(a.__file__, find('{}'))"

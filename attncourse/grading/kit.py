@@ -77,7 +77,13 @@ include = ["attncourse*"]
 
 [tool.setuptools.package-data]
 {data}
+
+[tool.setuptools.data-files]
+"etc/jupyter/labconfig" = ["{lab}"]
 """
+
+# Switches the instructor's part of nbgrader off, where JupyterLab looks for it when the kit is installed.
+LAB = "lab/labconfig/page_config.json"
 
 
 class Unfit(Exception):
@@ -117,7 +123,7 @@ def files(course: Path, book: Path, units: Sequence[str] = ()) -> Iterator[tuple
         "requirements.txt",
         _requirements((course / "requirements.txt").read_text(encoding="utf-8")).encode(),
     )
-    for name in ("LICENSE", "LICENSES.md"):
+    for name in ("LICENSE", "LICENSES.md", LAB):
         yield name, (course / name).read_bytes()
     for path in _visible(course / "attncourse"):
         if path.relative_to(course).parts[1] != "grading":
@@ -190,6 +196,7 @@ def _project(project: dict) -> str:
     }
     data = project["tool"]["setuptools"]["package-data"]
     return PROJECT.format(
+        lab=LAB,
         data="\n".join(f"{json.dumps(package)} = {json.dumps(names)}" for package, names in data.items()),
         **{name: json.dumps(value, ensure_ascii=False) for name, value in values.items()},
     )
