@@ -83,7 +83,7 @@ def heights() -> tuple[Tensor, Tensor, float]:
     return data.height, data.target_height, cost.item()
 
 
-def train(layer: Layer | None = None, *, sequences: int = 7200, seed: int = 1) -> Run:
+def train(layer: Layer | None = None, *, sequences: int = 6400, seed: int = 1) -> Run:
     """Train a network of five layers on fresh sequences, each of which is seen once.
 
     Parameters
