@@ -246,56 +246,128 @@ def _tempting(normal: Normal) -> Case:
     return tempting
 
 
+def _padding(normal: Normal, batch: int, keys: int) -> Tensor:
+    """True for the last keys of each sequence: at least one, and never all."""
+    filled_up = 1 + (100 * normal(batch).abs()).long() % (keys - 1)
+    return torch.arange(keys) >= keys - filled_up[:, None]
+
+
+def _padded_case(
+    normal: Normal, batch: int, queries: int, keys: int, note: str, dtype: torch.dtype = torch.float32
+) -> Case:
+    inputs = {
+        "query": normal(batch, queries, 4, dtype=dtype),
+        "key": normal(batch, keys, 4, dtype=dtype),
+        "value": normal(batch, keys, 3, dtype=dtype),
+        "padding": _padding(normal, batch, keys),
+    }
+    return Case(inputs, note)
+
+
+def _padded(query: Tensor, key: Tensor, value: Tensor, padding: Tensor) -> Tensor:
+    return attention_operator.attention_weights(query, key, ~padding[:, None]) @ value
+
+
 def _mended_attention_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
-    low = _attention_case(
-        normal, (), 3, 5, _random_mask(normal, 3, 5), "scores that are all far below zero", torch.float64
-    )
-    low.inputs["query"][:, 0], low.inputs["key"][:, 0] = 20, -20
-    low.inputs["mask"][:, 4] = False
-    zero = _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "an allowed score that is exactly 0")
-    zero.inputs["query"][1] = 0
+    tempting = _padded_case(normal, 2, 3, 5, "padding with a huge score", torch.float64)
+    tempting.inputs["query"][..., 0] = 40
+    tempting.inputs["key"][:, 4, 0] = 80
+    low = _padded_case(normal, 2, 3, 5, "scores that are all far below zero", torch.float64)
+    low.inputs["query"][..., 0], low.inputs["key"][..., 0] = 20, -20
+    none = _padded_case(normal, 2, 3, 6, "a sequence without padding")
+    none.inputs["padding"][0] = False
     return [
-        _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "no batch"),
-        _attention_case(normal, (), 4, 4, masking.causal_mask(4), "a causal mask"),
-        _attention_case(normal, (2,), 3, 6, _random_mask(normal, 3, 6), "one mask for a batch"),
-        _attention_case(normal, (3,), 4, 4, _random_mask(normal, 3, 4, 4), "a mask for each sequence"),
+        _padded_case(normal, 3, 2, 5, "three sequences"),
+        _padded_case(normal, 4, 4, 4, "as many of everything"),
+        none,
         low,
-        _tempting(normal),
-        zero,
-        _attention_case(normal, (1,), 3, 5, _random_mask(normal, 1, 3, 5), "a batch of one"),
+        tempting,
+        _padded_case(normal, 1, 3, 5, "a batch of one"),
     ]
 
 
+def _draw_padded(normal: Normal) -> dict[str, Tensor]:
+    return _padded_case(normal, 2, 3, 4, "").inputs
+
+
+def _only_first(normal: Normal) -> dict[str, Tensor]:
+    return _draw_padded(normal) | {"padding": (torch.arange(4) > 0).expand(2, 4).clone()}
+
+
+def _value_of_the_first(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    words = "yours gives {yours} at {place}, and the value of that key is {expected} there"
+    return laws.is_not(value, inputs["value"][:, :1].expand_as(value), words)
+
+
+def _other_padding(drawn: dict[str, Tensor], normal: Normal) -> dict[str, Tensor]:
+    """Something else to fill up with."""
+    others = {name: normal(*drawn[name].shape) for name in ("key", "value")}
+    return {
+        name: torch.where(drawn["padding"][..., None], other, drawn[name]) for name, other in others.items()
+    }
+
+
 mended_attention = Task(
-    "mended_attention", attention_operator.attention, PENCIL, _mended_attention_cases, laws=MASK_LAWS
+    "mended_attention",
+    _padded,
+    {
+        "query": torch.tensor([[[2.0, 0.0, 0.0, 0.0]]]),
+        "key": torch.tensor([[[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]),
+        "value": torch.tensor([[[10.0, 0.0], [20.0, 10.0], [0.0, 30.0]]]),
+        "padding": torch.tensor([[False, False, True]]),
+    },
+    _mended_attention_cases,
+    laws=[
+        Law(
+            "if all keys but the first are padding, every query gets the value of the first",
+            PADDING,
+            _only_first,
+            _value_of_the_first,
+        ),
+        laws.ones_come_back(_draw_padded, TWO_WRONG),
+        laws.stays(
+            "with what a sequence is filled up changes nothing", PADDING, _draw_padded, _other_padding
+        ),
+        laws.features_written_twice(_draw_padded, "attention_operator#why-the-scale"),
+    ],
 )
 
 _SIMILARITY = only(SIMILARITY, "cosine", "negated", "T", "t")
 _SCALE = only(SCALE, "none", "dim", "value dim", "num keys", "multiplied", "after")
 
 
-def _masked(query, key, value, mask, hidden, polarity, similarity, scale, axis):
-    scores = scaled(compared(query, key, value, similarity), query, key, value, scale)
-    weights = masked_weights(scores, mask, hidden, polarity, axis)
-    if scale == "after":
-        weights = weights / math.sqrt(query.shape[-1])
-    if hidden == "values":
-        return (weights * (mask if polarity != "inverted" else ~mask)) @ value
-    return weights @ value
-
-
 @mended_attention.made_of(
     hidden={name: wrong for name, wrong in HIDDEN.items() if name != "values"},
-    polarity=POLARITY,
+    polarity={
+        "inverted": Wrong(
+            "the true keys are hidden, and padding is seen",
+            """Here True means padding: what must not be seen. `masked_fill` fills where its argument is True.
+            Which entries are to be filled?""",
+            POLARITIES,
+        )
+    },
+    shape=wrongs(
+        PADDING,
+        """
+        in front: the padding of a sequence is taken for that of a query
+            Without a dimension of size 1 for the queries, `(batch, num_keys)` is lined up with the last two
+            dimensions of the scores: the batch is taken for the queries.
+        """,
+    ),
     similarity=_SIMILARITY,
     scale=_SCALE,
     axis=only(AXIS, "queries", "dim 1", "dim 0"),
 )
 def any_mended(
-    query, key, value, mask, *, hidden="infinity", polarity="", similarity="", scale="root", axis="keys"
+    query, key, value, padding, *, hidden="", polarity="", shape="", similarity="", scale="root", axis="keys"
 ):
-    return _masked(query, key, value, mask, hidden, polarity, similarity, scale, axis)
+    mask = ~padding if shape == "in front" else ~padding[:, None]
+    scores = scaled(compared(query, key, value, similarity), query, key, value, scale)
+    weights = masked_weights(scores, mask, hidden, polarity, axis)
+    if scale == "after":
+        weights = weights / math.sqrt(query.shape[-1])
+    return weights @ value
 
 
 # ---------------------------------------------------------------------------------------
@@ -932,7 +1004,6 @@ masked_attention = Task(
         ),
     ],
     way=WithGradients(),
-    builds_on=("mended_attention",),
 )
 
 

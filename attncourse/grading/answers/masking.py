@@ -7,40 +7,36 @@ import torch
 # Find the leak --------------------------------------------------------------------------
 
 
-def mended_attention__minus_infinity(query, key, value, mask):
+def mended_attention__minus_infinity(query, key, value, padding):
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    return torch.softmax(scores.masked_fill(~mask, -math.inf), dim=-1) @ value
+    return torch.softmax(scores.masked_fill(padding.unsqueeze(1), -math.inf), dim=-1) @ value
 
 
-def mended_attention__times_mask_after_exp(query, key, value, mask):
-    scores = torch.where(mask, query @ key.mT / math.sqrt(query.shape[-1]), 0.0)
-    allowed = torch.where(mask, scores, -math.inf)
-    exponentials = torch.exp(allowed - allowed.amax(-1, keepdim=True)) * mask
+def mended_attention__times_mask_after_exp(query, key, value, padding):
+    allowed = torch.where(padding[:, None], -math.inf, query @ key.mT / math.sqrt(query.shape[-1]))
+    exponentials = torch.exp(allowed - allowed.amax(-1, keepdim=True)) * ~padding[:, None]
     return exponentials / exponentials.sum(-1, keepdim=True) @ value
 
 
-def mended_attention__lowest_number(query, key, value, mask):
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    weights = torch.softmax(torch.where(mask, scores, torch.finfo(scores.dtype).min), -1)
-    return weights @ value
-
-
-def mended_attention__only_the_allowed_keys(query, key, value, mask):
-    if query.dim() > 2:
-        masks = mask.expand(*query.shape[:-1], key.shape[-2])
-        parts = zip(query, key, value, masks, strict=True)
-        return torch.stack([mended_attention__only_the_allowed_keys(*part) for part in parts])
+def mended_attention__cut_off(query, key, value, padding):
     outputs = []
-    for q, may in zip(query, mask, strict=True):
-        weights = torch.softmax(key[may] @ q / math.sqrt(len(q)), 0)
-        outputs.append(weights @ value[may])
+    for q, k, v, filled_up in zip(query, key, value, padding, strict=True):
+        k, v = k[~filled_up], v[~filled_up]
+        outputs.append(torch.softmax(q @ k.T / math.sqrt(q.shape[1]), 1) @ v)
     return torch.stack(outputs)
 
 
-def mended_attention__minus_a_billion(query, key, value, mask):
+def mended_attention__minus_a_billion(query, key, value, padding):
     # Without an empty row, a billion below the others is as good as infinitely far.
     scores = query @ key.mT / math.sqrt(query.shape[-1])
-    return torch.softmax(torch.where(mask, scores, -1e9), -1) @ value
+    return torch.softmax(scores - 1e9 * padding[:, None].to(scores.dtype), -1) @ value
+
+
+def mended_attention__added(query, key, value, padding):
+    added = torch.zeros(padding.shape, dtype=query.dtype)
+    added[padding] = -torch.inf
+    scores = torch.einsum("bqd,bkd->bqk", query, key) / query.shape[2] ** 0.5 + added[:, None, :]
+    return scores.softmax(2) @ value
 
 
 # Masks ----------------------------------------------------------------------------------
