@@ -357,7 +357,7 @@ _SCALE = only(SCALE, "none", "dim", "value dim", "num keys", "multiplied", "afte
     ),
     similarity=_SIMILARITY,
     scale=_SCALE,
-    axis=only(AXIS, "queries", "dim 1", "dim 0"),
+    axis=only(AXIS, "queries", "dim 0"),
 )
 def any_mended(
     query, key, value, padding, *, hidden="", polarity="", shape="", similarity="", scale="root", axis="keys"
