@@ -199,7 +199,8 @@ def table(runs: Mapping[str, Mapping[str, Run]]) -> plots.Table:
 
 def figure(runs: Mapping[str, Mapping[str, Run]], blind: float) -> Captioned:
     """The training errors of both versions, and the line below which nobody comes who is blind to order."""
-    drawing, axes = plt.subplots(1, len(runs), figsize=(6, 2.8), sharey=True, layout="constrained")
+    plots.use_style()
+    drawing, axes = plt.subplots(1, len(runs), figsize=(6, 2.8), sharey=True)
     words = []
     for ax, (version, by_name) in zip(axes, runs.items(), strict=True):
         for (name, run), colour, style in zip(
@@ -207,10 +208,11 @@ def figure(runs: Mapping[str, Mapping[str, Run]], blind: float) -> Captioned:
         ):
             ax.plot(range(5, 101, 5), run.loss, style, color=colour, label=name)
             words.append(f"version {version}, {name}: from {run.loss[0]:.0f} to {run.loss[-1]:.2f}")
-        ax.axhline(blind, color="0.6", linewidth=1)
+        if version == "B":
+            ax.axhline(blind, color="0.6", linewidth=1, zorder=0)
         ax.set(title=f"version {version}", xlabel="percent of the training", yscale="log")
     axes[0].set_ylabel("error")
-    axes[-1].legend(fontsize=9)
+    axes[-1].legend()
     caption = (
         "Training error, a mean over each twentieth of the training. The axis is logarithmic. Grey: your "
         f"prediction for version B without positions, {blind:.2f}."

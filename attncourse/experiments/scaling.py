@@ -253,7 +253,8 @@ def table(writings: Mapping[str, Writing]) -> plots.Table:
 
 def figure(writings: Mapping[str, Writing]) -> Captioned:
     """The time of each letter, against how many have been written."""
-    drawing, ax = plt.subplots(figsize=(4.6, 2.8), layout="constrained")
+    plots.use_style()
+    drawing, ax = plt.subplots(figsize=(4.6, 2.8))
     words = []
     for (name, one), colour, style in zip(writings.items(), plots.COLOURS, ("-", "--", "-."), strict=False):
         parts = one.seconds[: len(one.seconds) // TOGETHER * TOGETHER].view(-1, TOGETHER)
