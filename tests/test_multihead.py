@@ -614,3 +614,13 @@ def test_a_layer_of_the_wrong_shape_is_named():
 
     with pytest.raises(ValueError, match=r"layer gives shape \(32, 6, 16\): expected .*\(32, 6, 32\)"):
         experiment.train(Half, 2, steps=1)
+
+
+def test_one_head_cannot_do_what_two_learn():
+    one, two = (experiment.train(Plain, heads, steps=150) for heads in (1, 2))
+    assert one.loss() > 0.45
+    assert two.loss() < 0.1
+    # Each of the two has found one of the things that are wanted.
+    share = two.maps.gather(2, two.wanted.expand(2, -1, -1)).mean(1)  # (heads, wanted)
+    assert (share > 0.8).sum(0).tolist() == [1, 1]
+    assert (share > 0.8).sum(1).tolist() == [1, 1]

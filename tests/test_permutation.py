@@ -330,6 +330,11 @@ def test_the_weights_of_the_handed_over_layer_are_learned():
     assert (seen[0] != seen[-1]).any()
 
 
+def test_the_loss_falls():
+    run = experiment.train(sequences=800)
+    assert run.loss[-1] < run.loss[0] / 3
+
+
 def test_the_drawn_height_is_that_of_the_shape(monkeypatch):
     class Doubles(nn.Module):
         """Draws what it gets, twice as high."""
