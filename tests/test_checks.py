@@ -278,12 +278,11 @@ def test_a_message_never_holds_a_right_answer_but_the_pencil_cases(task):
             return type(value)(map(off, value))
         if isinstance(value, dict):
             return {name: off(part) for name, part in value.items()}
-        if value is None:
-            return 0
         return not value if isinstance(value, bool) else value + "?" if isinstance(value, str) else -value - 1
 
     def ask(asked, instead):
-        return [Answer(off(one)) for one in values(task, task.reference, asked)]
+        # Where None is right, anything else is wrong.
+        return [Answer(0 if one is None else off(one)) for one in values(task, task.reference, asked)]
 
     result = judge(task, (5,), ask)
     assert not result.passed
@@ -514,6 +513,26 @@ def test_the_notebooks_own_function_is_back_after_the_check():
     own = answer.__globals__["softargmax"]
     failed(attention, answer)
     assert answer.__globals__["softargmax"] is own
+
+
+# Answers that are to be found ---------------------------------------------------------------
+
+
+def test_numbers_that_overflow_show_nothing():
+    def enormous(num_features, asks, found, handed):
+        W = torch.full((num_features, 1), 1e300, dtype=torch.float64)
+        return W, W.clone(), W.clone()
+
+    assert "the scores overflow" in failed(checks.rabbit_weights, enormous).message
+
+    def too_large(operator, query, key, value):
+        return 1e200 * query, 1e200 * key, value
+
+    for number in range(2, 13):
+        layer, *inputs = checks.telling_input.task.cases(0)[number - 1].inputs.values()
+        value = too_large(layer, *inputs)
+        given = dict(zip(("operator", "query", "key", "value"), (layer, *inputs), strict=True))
+        assert checks.telling_input.task.compare(given, value) is not None
 
 
 # Failures -----------------------------------------------------------------------------------

@@ -1014,8 +1014,10 @@ def _rabbit_compare(inputs: dict[str, Any], value: Any) -> str | None:
     among_found = (handed_over * words[..., found]).sum(-1) / words[..., found].sum(-1)
     among_all = handed_over.mean(-1)
     expected = torch.where(words[..., asks] == 1, among_found[:, None], among_all[:, None])
+    if not output.isfinite().all():
+        return "with weights as large as yours the scores overflow; far smaller ones will do"
     off = (output - expected).abs()
-    if not (off > 0.01).any():
+    if (off <= 0.01).all():
         return None
     sentence, word = divmod(int(off.argmax()), 7)
     does = "asks" if words[sentence, word, asks] else "does not ask"
@@ -1249,9 +1251,12 @@ def _telling_compare(inputs: dict[str, Any], value: Any) -> str | None:
         return wrong
     if sound:
         return "this operator is right, so None was expected"
-    if _differ(operator, tuple(part.double() for part in value)):
+    query, key, value = (part.double() for part in value)
+    if not attention_operator.attention_weights(query, key).isfinite().all():
+        return "with numbers as large as yours the scores overflow, and attention itself says nothing"
+    if _differ(operator, (query, key, value)):
         return None
-    shapes = ", ".join(str(tuple(part.shape)) for part in value)
+    shapes = ", ".join(str(tuple(part.shape)) for part in (query, key, value))
     return f"on your input, of shapes {shapes}, the operator gives exactly what attention gives"
 
 
