@@ -1197,6 +1197,9 @@ what_scores_see = Task(
         hundred: only one large and round shift is tried
             A clock shows the same after twelve hours, and still does not show offsets only. Try all shifts
             that are possible, or at least odd ones as well.
+        one: only the shift by one position is tried
+            A layer may treat a later position in a way of its own, or read a clock that begins anew, and
+            one step does not bring a word there. The positions go up to 40.
         small: only the first few shifts are tried
             A layer may treat a later position in a way of its own. The positions go up to 40.
         """,
@@ -1273,7 +1276,7 @@ def any_seeing(scores, x, *, shifts="", mirror="", nothing="", compared="", move
         tolerance = {"exactly": 0.0, "loosely": 0.05}.get(compared, 1e-6)
         return bool((one - other).abs().max() <= tolerance)
 
-    tried = {"none": [], "hundred": [20], "small": [1, 2, 3]}.get(shifts, range(1, 42 - length))
+    tried = {"none": [], "hundred": [20], "one": [1], "small": [1, 2, 3]}.get(shifts, range(1, 42 - length))
     stays = all(same(here + shift, here) for shift in tried)
     turned = same(here.flip(0), here)
     blind = same(here * 0, here)
