@@ -182,7 +182,7 @@ def test_code_that_is_no_python_is_compared_by_its_words():
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_can_be_read_by_everyone(browser, tmp_path, width, scheme):
-    answers, _ = a_class(0, students=8, copies=1)
+    answers, _ = a_class(0, students=8, copies=3)
     answers["student-00"][TASKS[0]] += "\n# <script>alert(1)</script>"
     pairs = alike(answers, RIGHT)
     path = tmp_path / "similar.html"
