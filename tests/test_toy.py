@@ -327,7 +327,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_command_goes_on_when_it_is_given_again(tmp_path):
-    run = Run("A", "conv", sequences=400)
+    run = Run("A", "conv", sequences=1_000)
     command = [sys.executable, *run.command.split()[1:], "--out", str(tmp_path)]
     checkpoint = tmp_path / f"{run.name}.checkpoint"
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:

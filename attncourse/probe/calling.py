@@ -184,7 +184,7 @@ def _student_traceback(error: BaseException) -> str:
     tb: TracebackType | None = error.__traceback__
     own = [
         entry
-        for entry in traceback.extract_tb(tb)
+        for entry in traceback.extract_tb(tb, limit=-50)  # where a function calls itself there are thousands
         if not os.path.realpath(entry.filename).startswith(_LIBRARIES) and entry.line
     ]
     for entry in own[-3:]:
