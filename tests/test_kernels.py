@@ -513,6 +513,20 @@ while True:
     assert "did not come to an end" in noisy[-1] or "could not be understood" in noisy[-1]
 
 
+def test_an_endless_recursion_is_told_at_once_and_shortly(jailed, tmp_path):
+    cells = ["def again(n):\n    return again(n)", "again(1)", "print('after')"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
+    execute = judging.Execute(timeout=60)
+    execute.preprocess(notebook, {"metadata": {"path": str(tmp_path)}})
+    _, recursion, after = (cell.outputs for cell in execute.nb.cells)
+    assert after[0].text == "after\n"
+    (error,) = recursion
+    assert error.ename == "RecursionError"
+    assert "again(1)" in "".join(error.traceback)
+    assert 10 < len(error.traceback) < 100
+
+
 def test_plots_are_shown(tmp_path):
     code = "import matplotlib.pyplot as plt\nplt.plot([0, 1]);"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])

@@ -40,6 +40,7 @@ from attncourse.probe.answer import Answer, Failure
 GRACE = 10
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
 LONGEST_LINE = 2000  # characters of a line of an error message
+MOST_LINES = 60  # of a traceback
 
 
 class Stopped(Exception):
@@ -132,7 +133,7 @@ class Execute(preprocessors.Execute):
                 if is_solution(cell):
                     flag(self.nb, cell.metadata.nbgrader.grade_id, f"stopped early: {output.evalue}")
             elif output.output_type == "error":
-                output.update(_error(output.ename, output.evalue, output.traceback))
+                output.update(_error(output.ename, output.evalue, _shortened(output.traceback)))
         if type(cell.execution_count) is not int:
             cell.execution_count = None
         if self._stopped:
@@ -410,3 +411,12 @@ def _error(kind: Any, words: Any, lines: Any) -> Any:
     return new_output(
         "error", ename=str(kind)[:LONGEST_LINE], evalue=str(words)[: 2 * LONGEST_LINE], traceback=texts
     )
+
+
+def _shortened(lines: Any) -> list[str]:
+    """Beginning and end of a traceback, which may have thousands of lines that say the same."""
+    texts = "\n".join(map(str, lines)).split("\n") if isinstance(lines, list) else []
+    if len(texts) <= MOST_LINES:
+        return texts
+    half = MOST_LINES // 2
+    return [*texts[:half], f"... {len(texts) - 2 * half} lines are left out ...", *texts[-half:]]

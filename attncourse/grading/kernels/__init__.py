@@ -26,7 +26,11 @@ class KernelSpecs(KernelSpecManager):
         if kernel_name != NAME:
             raise NoSuchKernel(kernel_name)
         return KernelSpec(
-            argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            # IPython's usual account of an endless recursion takes it many seconds.
+            argv=[
+                *(sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"),
+                "--InteractiveShell.xmode=Plain",
+            ],
             name=NAME,
             display_name="Python 3 (graded)",
             language="python",
