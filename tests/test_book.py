@@ -736,7 +736,8 @@ def test_every_kind_of_page_is_accessible_in_other_colours_and_widths(scheme, wi
         viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
     )
     # In the dark a page is the same, but for its colours.
-    rules = {"runOnly": {"type": "tag", "values": ["cat.color"]}} if scheme == "dark" else {}
+    colours = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+    rules = {"runOnly": colours} if scheme == "dark" else {}
     faults = {}
     for name in pages_that_show_everything(html):
         page, problems = opened(context, f"{html.as_uri()}/{name}")
