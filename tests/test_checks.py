@@ -20,7 +20,7 @@ from attncourse import checks
 from attncourse.checks.check import Check
 from attncourse.checks.compare import same_form
 from attncourse.checks.judge import judge
-from attncourse.checks.task import registry, source_of
+from attncourse.checks.task import Task, registry, source_of
 from attncourse.checks.verdict import Code, link
 from attncourse.grading.answers import right_answers
 from attncourse.probe import wire
@@ -321,6 +321,20 @@ def test_the_solutions_pass_every_check():
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "code":
                 exec(cell.source, namespace)
+
+
+def test_what_a_reference_gives_is_known_for_each_task_by_itself(monkeypatch):
+    class Twice(Way):
+        def use(self, answer, inputs):
+            return 2 * super().use(answer, inputs)
+
+    monkeypatch.setattr("attncourse.checks.task.registry", {})
+    case = Case({"x": torch.tensor([1.0, 2.0])})
+    once = Task("once", torch.neg, {}, lambda seed: [])
+    twice = Task("twice", torch.neg, {}, lambda seed: [], way=Twice())
+    for _ in range(2):
+        assert once.known(torch.neg, case).value.tolist() == [-1, -2]
+        assert twice.known(torch.neg, case).value.tolist() == [-2, -4]
 
 
 def test_the_probing_half_imports_nothing_of_the_course():

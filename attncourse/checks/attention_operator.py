@@ -1549,10 +1549,7 @@ def _diagnosis_cases(seed: int) -> list[Case]:
 
 
 def _is_named(fault: str, sentence: str, read: str) -> Law:
-    def broken(inputs: dict[str, Tensor], value: str) -> str | None:
-        return None if value == fault else f"yours says {value!r}"
-
-    return Law(sentence, read, lambda normal: _record(normal, fault, 12, 16, 100), broken)
+    return Law(sentence, read, lambda normal: _record(normal, fault, 12, 16, 100), laws.says(fault))
 
 
 diagnosis = Task(

@@ -47,6 +47,11 @@ def is_not(
     return words.format(place=place, yours=yours, expected=there)
 
 
+def says(word: str) -> Callable[[Any, str], str | None]:
+    """What breaks a law of a task whose answer is a word: every other word."""
+    return lambda inputs, value: None if value == word else f"yours says {value!r}"
+
+
 def ones_come_back(draw: Draw, read: str) -> Law:
     def inputs(normal: Normal) -> Inputs:
         drawn = draw(normal)

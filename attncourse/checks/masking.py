@@ -2028,7 +2028,7 @@ def _run_law(note: str, sentence: str) -> Law:
         f'{sentence} "{fault}"',
         THE_LEAK,
         lambda normal: _run_record(normal, *_RECORDS[note]),
-        lambda inputs, value: None if value == fault else f"yours says {value!r}",
+        laws.says(fault),
     )
 
 

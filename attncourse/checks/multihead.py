@@ -2407,10 +2407,7 @@ def _exact_maps(word: str) -> laws.Draw:
 
 
 def _head_law(word: str, when: str) -> Law:
-    def broken(inputs: Inputs, value: str) -> str | None:
-        return None if value == word else f"yours says {value!r}"
-
-    return Law(f"where {when}, the answer is {word!r}", HEADS, _exact_maps(word), broken)
+    return Law(f"where {when}, the answer is {word!r}", HEADS, _exact_maps(word), laws.says(word))
 
 
 what_heads_find = Task(

@@ -1858,12 +1858,8 @@ def _drawn_from(word: str, change: Callable[[Tensor], Tensor] = torch.clone) -> 
     return draw
 
 
-def _says(word: str) -> Callable[[dict[str, Tensor], str], str | None]:
-    return lambda inputs, value: None if value == word else f"yours says {value!r}"
-
-
 def _word_law(word: str, when: str, change: Callable[[Tensor], Tensor] = torch.clone) -> Law:
-    return Law(f"where {when}, the answer is {word!r}", TOY_MAP, _drawn_from(word, change), _says(word))
+    return Law(f"where {when}, the answer is {word!r}", TOY_MAP, _drawn_from(word, change), laws.says(word))
 
 
 averaged_with = Task(

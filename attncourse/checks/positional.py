@@ -1154,10 +1154,7 @@ def _seen(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Normal], di
 
 
 def _sees(words: str, right: str, function: Callable[[Tensor, Tensor], Tensor]) -> Law:
-    def broken(inputs: Any, value: str) -> str | None:
-        return None if value == right else f"yours says {value!r}"
-
-    return Law(f"{words} see {right!r}", SEES, _seen(function), broken)
+    return Law(f"{words} see {right!r}", SEES, _seen(function), laws.says(right))
 
 
 what_scores_see = Task(
@@ -1967,10 +1964,7 @@ def _record(name: str) -> Callable[[Normal], dict[str, Any]]:
 
 
 def _says(words: str, right: str, name: str) -> Law:
-    def broken(inputs: Any, value: str) -> str | None:
-        return None if value == right else f"yours says {value!r}"
-
-    return Law(f"{words}, {right!r} is said", DIAGNOSED, _record(name), broken)
+    return Law(f"{words}, {right!r} is said", DIAGNOSED, _record(name), laws.says(right))
 
 
 explain_run = Task(

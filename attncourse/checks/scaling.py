@@ -1736,10 +1736,8 @@ def _explain_steps_cases(seed: int) -> list[Case]:
 
 
 def _steps_law(words: str, right: str, name: str) -> Law:
-    def broken(inputs: Any, value: str) -> str | None:
-        return None if value == right else f"yours says {value!r}"
-
-    return Law(f"{words}, {right!r} is said", OUT_OF_STEP, lambda normal: _steps_records(0)[name], broken)
+    inputs = lambda normal: _steps_records(0)[name]
+    return Law(f"{words}, {right!r} is said", OUT_OF_STEP, inputs, laws.says(right))
 
 
 explain_steps = Task(

@@ -26,7 +26,7 @@ from attncourse.probe.calling import Calling, Case, Way, probe
 registry: dict[str, Task] = {}
 
 # What the references and the mistakes give for the cases that somebody holds.
-_known: weakref.WeakKeyDictionary[Case, dict[Callable, Answer]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Case, dict[tuple[Task, Callable], Answer]] = weakref.WeakKeyDictionary()
 
 # Random inputs: ``normal(3, 4)`` is a tensor of that shape, mean 0 and variance 1.
 Normal = Callable[..., Tensor]
@@ -57,12 +57,9 @@ class Law:
     inputs: Callable[[Normal], dict[str, Plain] | list[dict[str, Plain]]]
     broken: Callable[[Any, Any], str | None]
 
-    def cases(self, seed: int) -> list[Case]:
-        """The calls by which the law is tried."""
-        return self._some_cases(seed)
-
     @functools.cached_property
-    def _some_cases(self) -> Callable[[int], list[Case]]:
+    def cases(self) -> Callable[[int], list[Case]]:
+        """``cases(seed)`` gives the calls by which the law is tried."""
         return functools.lru_cache(maxsize=8)(self._new_cases)
 
     def _new_cases(self, seed: int) -> list[Case]:
@@ -226,18 +223,17 @@ class Task:
     def calling(self) -> Calling:
         return Calling(self.way, self.refuses, self.allows)
 
-    def cases(self, seed: int) -> list[Case]:
-        """The cases of a seed; with seed 0, which students see, the pencil case comes first."""
-        return self._some_cases(seed)
-
     @functools.cached_property
-    def _some_cases(self) -> Callable[[int], list[Case]]:
-        @functools.lru_cache(maxsize=8)  # nobody changes a case, and to make one may take a while
-        def cases(seed: int) -> list[Case]:
-            first = [] if seed else [Case(self.pencil, "the pencil case")]
-            return first + self.drawn(seed)
+    def cases(self) -> Callable[[int], list[Case]]:
+        """``cases(seed)`` gives the cases of a seed; with seed 0, which students see, the pencil case first.
 
-        return cases
+        Nobody changes a case, and to make one may take a while: those of eight seeds are kept.
+        """
+        return functools.lru_cache(maxsize=8)(self._new_cases)
+
+    def _new_cases(self, seed: int) -> list[Case]:
+        first = [] if seed else [Case(self.pencil, "the pencil case")]
+        return first + self.drawn(seed)
 
     def mistake(self, label: str, *, hint: str, read: str) -> Callable[[Callable], Callable]:
         """Register the decorated function as a known wrong answer to this task."""
@@ -294,9 +290,11 @@ class Task:
     def known(self, answer: Callable, case: Case) -> Answer:
         """What the reference or a mistake gives for a case: called once, as long as the case is kept."""
         answers = _known.setdefault(case, {})
-        if answer not in answers:
-            (answers[answer],) = probe(self.calling, answer, [case], refusing=False)
-        return answers[answer]
+        # Tasks share laws, and may share a reference that each of them calls in its own way.
+        key = (self, answer)
+        if key not in answers:
+            (answers[key],) = probe(self.calling, answer, [case], refusing=False)
+        return answers[key]
 
     def __repr__(self) -> str:
         return f"<task {self.name} of unit {self.unit}>"

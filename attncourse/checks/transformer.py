@@ -890,10 +890,7 @@ def _design_law(sentence: str, design: str, step: str) -> Law:
         layer = trace(_designed(design, _some_steps(normal, 6)[step]))
         return {"layer": layer, "x": 2 * normal(4, 6, dtype=torch.float64)}
 
-    def broken(inputs: Inputs, value: str) -> str | None:
-        return None if value == design else f"yours says {value!r} of such a block"
-
-    return Law(sentence, PRE_AND_POST, inputs, broken)
+    return Law(sentence, PRE_AND_POST, inputs, laws.says(design))
 
 
 which_norm = Task(
@@ -2344,10 +2341,8 @@ def _which_run_cases(seed: int) -> list[Case]:
 
 
 def _reading_law(sentence: str, read: str, reading: str, right: float, ends: float) -> Law:
-    def broken(inputs: Inputs, value: str) -> str | None:
-        return None if value == reading else f"yours says {value!r} of such a run"
-
-    return Law(sentence, read, lambda normal: _record(normal, reading, (10, 4, 60), right, ends, 0.5), broken)
+    inputs = lambda normal: _record(normal, reading, (10, 4, 60), right, ends, 0.5)
+    return Law(sentence, read, inputs, laws.says(reading))
 
 
 which_run = Task(
