@@ -22,6 +22,15 @@ def require_count(name: str, number: int, least: int) -> None:
         raise ValueError(f"{name} is {number}: expected at least {least}")
 
 
+def require_output(function: str, output: Tensor, shape: Sequence[int]) -> None:
+    """Check what a function gives that was passed as an argument."""
+    if not isinstance(output, Tensor) or shape_of(output) != tuple(shape):
+        came = (
+            f"a tensor of shape {shape_of(output)}" if isinstance(output, Tensor) else type(output).__name__
+        )
+        raise ValueError(f"{function} gives {came}: expected a tensor of shape {tuple(shape)}")
+
+
 def require_bool(name: str, mask: Tensor) -> None:
     require_tensor(name, mask)
     if mask.dtype != torch.bool:

@@ -543,7 +543,10 @@ def test_the_experiment_shows_its_runs():
     [
         (lambda: experiment.look_up_batch(0, torch.Generator()), "number is 0"),
         (lambda: experiment.train(attention, steps=0), "steps is 0"),
-        (lambda: experiment.train(lambda q, k, v: q), r"operator gives \(1, 16, 256\): expected .*1, 16, 16"),
+        (
+            lambda: experiment.train(lambda q, k, v: q),
+            r"operator gives a tensor of shape \(1, 16, 256\): expected .*1, 16, 16",
+        ),
         (lambda: experiment.train(lambda q, k, v: None), "operator gives NoneType"),
         (lambda: experiment.figure({}, {}), "runs has 0 runs"),
     ],

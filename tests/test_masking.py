@@ -460,9 +460,15 @@ def test_the_experiment_shows_its_runs():
     [
         (lambda: experiment.sequences(0, torch.Generator()), "number is 0"),
         (lambda: experiment.train(attention, causal_mask, steps=0), "steps is 0"),
-        (lambda: experiment.train(lambda q, k, v, m: q, causal_mask), r"attend gives \(64, 9, 16\)"),
+        (
+            lambda: experiment.train(lambda q, k, v, m: q, causal_mask),
+            r"attend gives a tensor of shape \(64, 9, 16\)",
+        ),
         (lambda: experiment.train(lambda q, k, v, m: None, causal_mask), "attend gives NoneType"),
-        (lambda: experiment.train(attention, lambda q, k: causal_mask(3)), r"mask_of gives \(3, 3\)"),
+        (
+            lambda: experiment.train(attention, lambda q, k: causal_mask(3)),
+            r"mask_of gives a tensor of shape \(3, 3\)",
+        ),
         (lambda: experiment.train(attention, lambda q, k: None), "mask_of gives NoneType"),
         (lambda: experiment.figure({}, 1.0), "runs has 0 runs"),
     ],

@@ -612,7 +612,9 @@ def test_a_layer_of_the_wrong_shape_is_named():
         def forward(self, query, key, value):
             return super().forward(query, key, value)[..., :16]
 
-    with pytest.raises(ValueError, match=r"layer gives shape \(32, 6, 16\): expected .*\(32, 6, 32\)"):
+    with pytest.raises(
+        ValueError, match=r"layer gives a tensor of shape \(32, 6, 16\): expected .*\(32, 6, 32\)"
+    ):
         experiment.train(Half, 2, steps=1)
 
 

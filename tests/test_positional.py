@@ -330,7 +330,7 @@ def test_positions_decide_version_b():
         beside,
         steps=200,
     )
-    height = experiment.test_heights()
+    height = experiment.fresh_heights()
     others = (height.sum(1, keepdim=True) - height) / (experiment.LENGTH - 1)
     blind = ((height[:, experiment.PARTNER] - others) ** 2).mean().item() / 4
     assert runs["B"]["none"].error == pytest.approx(blind, rel=0.02)

@@ -516,7 +516,7 @@ def test_a_table_and_a_figure_of_runs_say_what_came_of_them():
     lines = repr(experiment.table(runs)).splitlines()
     assert "98%" in lines[1]
     assert "0.75" in lines[2]
-    figure = experiment.draw(runs, 0.85)
+    figure = experiment.figure(runs, 0.85)
     assert "without the source, it ends at 0.75" in figure.alt
     assert "0.85" in figure.alt
     assert figure.caption in figure._repr_html_()
@@ -528,7 +528,7 @@ def test_a_table_and_a_figure_of_runs_say_what_came_of_them():
         (lambda: experiment.train(*TRAINED, kind="blind"), "kind is 'blind': expected one of"),
         (lambda: experiment.train(*TRAINED, steps=0), "steps is 0"),
         (lambda: experiment.some_words(0, torch.Generator()), "number is 0"),
-        (lambda: experiment.draw([], 0.85), "runs is empty"),
+        (lambda: experiment.figure([], 0.85), "runs has 0 runs"),
     ],
 )
 def test_bad_arguments_of_the_experiment_are_named(call, message):

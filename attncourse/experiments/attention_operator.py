@@ -8,13 +8,12 @@ learned are the vectors of the symbols, as queries and as keys; nothing else can
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
 from attncourse import plots
-from attncourse._require import require_count
-from attncourse.experiments._figure import Captioned
+from attncourse._require import require_count, require_output
+from attncourse.experiments._figure import Captioned, axes_for, level
 
 NUM_SYMBOLS, NUM_KEYS, KEY_DIM, BATCH = 32, 16, 256, 32
 
@@ -100,10 +99,7 @@ def train(operator: Operator, *, steps: int = 200, seed: int = 0) -> Run:
     def look_up(symbols: Tensor, asked: Tensor, value: Tensor) -> Tensor:
         query = as_query[symbols.gather(1, asked)]  # (number, 16, 256)
         output = operator(query, as_key[symbols], value)
-        expected = (*query.shape[:2], value.shape[2])
-        if not isinstance(output, Tensor) or tuple(output.shape) != expected:
-            came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise ValueError(f"operator gives {came}: expected a tensor of shape {expected}")
+        require_output("operator", output, (*query.shape[:2], value.shape[2]))
         return output
 
     @torch.no_grad()
@@ -149,14 +145,9 @@ def figure(runs: Mapping[str, Run], levels: Mapping[str, float]) -> Captioned:
     ValueError
         If `runs` is empty or has more than four.
     """
-    if not 1 <= len(runs) <= len(plots.COLOURS):
-        raise ValueError(f"runs has {len(runs)} runs: expected 1 to {len(plots.COLOURS)}")
-    plots.use_style()
-    drawn, ax = plt.subplots(figsize=(5.6, 3.4))
-    for name, level in levels.items():
-        ax.axhline(level, color="#6A6A6A", linewidth=1, linestyle="-")
-        ax.annotate(name, (1, level), (-2, 2), xycoords=("axes fraction", "data"), ha="right", fontsize=9,
-                    textcoords="offset points")  # fmt: skip
+    drawn, ax = axes_for(runs, 5.6, 3.4)
+    for name, height in levels.items():
+        level(ax, height, name)
     for name, run in runs.items():
         tens = run.loss[: len(run.loss) // 10 * 10].view(-1, 10).mean(-1) if len(run.loss) >= 10 else run.loss
         width = len(run.loss) / len(tens)
@@ -171,6 +162,6 @@ def figure(runs: Mapping[str, Run], levels: Mapping[str, float]) -> Captioned:
         "Mean squared error while the vectors of the symbols are learned, a mean of ten steps each. "
         "Thin level lines: what was predicted.",
         f"Curves over the steps: {ends}. Level lines: "
-        + (", ".join(f"{name} at {level:.2f}" for name, level in levels.items()) or "none")
+        + (", ".join(f"{name} at {height:.2f}" for name, height in levels.items()) or "none")
         + ".",
     )

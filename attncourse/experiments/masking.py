@@ -9,14 +9,13 @@ time, which is the last position.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from attncourse import plots
-from attncourse._require import require_count
-from attncourse.experiments._figure import Captioned
+from attncourse._require import require_count, require_output
+from attncourse.experiments._figure import Captioned, axes_for, level
 
 LETTERS = "abcdefghij"
 LENGTH, BATCH, KEY_DIM = 9, 64, 16
@@ -124,14 +123,9 @@ def train(attend: Attend, mask_of: MaskOf, *, steps: int = 200, seed: int = 4) -
         place = torch.eye(LENGTH)[:length].expand(number, length, LENGTH)
         x = torch.cat([F.one_hot(letters, len(LETTERS)), place], -1)  # (number, length, features)
         mask = mask_of(num_queries, length)
-        if not isinstance(mask, Tensor) or tuple(mask.shape) != (num_queries, length):
-            came = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-            raise ValueError(f"mask_of gives {came}: expected a mask of shape {(num_queries, length)}")
+        require_output("mask_of", mask, (num_queries, length))
         output = attend(x[:, length - num_queries :] @ W_Q, x @ W_K, x @ W_V, mask)
-        expected = (number, num_queries, len(LETTERS))
-        if not isinstance(output, Tensor) or tuple(output.shape) != expected:
-            came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise ValueError(f"attend gives {came}: expected a tensor of shape {expected}")
+        require_output("attend", output, (number, num_queries, len(LETTERS)))
         return output
 
     losses = []
@@ -191,13 +185,8 @@ def figure(runs: Mapping[str, Run], best: float) -> Captioned:
     ValueError
         If `runs` is empty or has more than four.
     """
-    if not 1 <= len(runs) <= len(plots.COLOURS):
-        raise ValueError(f"runs has {len(runs)} runs: expected 1 to {len(plots.COLOURS)}")
-    plots.use_style()
-    drawn, ax = plt.subplots(figsize=(5.6, 3.6))
-    ax.axhline(best, color="#6A6A6A", linewidth=1, linestyle="-")
-    ax.annotate("predicted", (1, best), (-2, -4), xycoords=("axes fraction", "data"), ha="right", va="top",
-                fontsize=9, textcoords="offset points")  # fmt: skip
+    drawn, ax = axes_for(runs, 5.6, 3.6)
+    level(ax, best, "predicted", below=True)
     for name, run in runs.items():
         ax.plot(run.loss, label=name)
     ax.set(xlabel="step", ylabel="cross-entropy", ylim=(-0.05, 2.6))

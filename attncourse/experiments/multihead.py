@@ -9,16 +9,16 @@ and as first and second part of a query, the layer, and what reads the two numbe
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 
 from attncourse import plots
-from attncourse._require import require_count
-from attncourse.experiments._figure import Captioned
+from attncourse._require import require_count, require_output
+from attncourse.experiments._figure import Captioned, axes_for, level
+from attncourse.experiments._training import one_cycle
 from attncourse.multihead import MultiHeadAttention
 
-NUM_SYMBOLS, NUM_KEYS, NUM_QUERIES, MODEL_DIM, BATCH = 8, 6, 6, 32, 32
+NUM_SYMBOLS, NUM_KEYS, NUM_QUERIES, MODEL_DIM, BATCH, RATE = 8, 6, 6, 32, 32, 1e-2
 NUM_TEST = 500
 
 # Makes a layer of the model's size with so many heads, which is called with query, key and value.
@@ -80,9 +80,7 @@ class Model(nn.Module):
         """The mean squared error, with another layer in place of the model's own if one is given."""
         query, key, value = self.inputs(batch)
         output = (layer or self.layer)(query, key, value)
-        if not isinstance(output, Tensor) or output.shape != query.shape:
-            came = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-            raise ValueError(f"layer gives {came}: expected a tensor of shape {tuple(query.shape)}")
+        require_output("layer", output, query.shape)
         right = batch.value[:, None].expand(-1, NUM_QUERIES, -1).gather(2, batch.wanted)  # (number, 6, 2)
         return (output @ self.read - right).square().mean()
 
@@ -184,17 +182,8 @@ def train(layer_class: LayerClass, num_heads: int, *, steps: int = 500, seed: in
         torch.manual_seed(seed)
         model = Model(layer_class(MODEL_DIM, num_heads))
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=0.01, total_steps=steps)
-    losses = []
-    for _ in range(steps):
-        loss = model.loss(look_up_batch(BATCH, generator))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        losses.append(loss.item())
-    return Run(model, torch.tensor(losses))
+    losses = (model.loss(look_up_batch(BATCH, generator)) for _ in range(steps))
+    return Run(model, one_cycle(model.parameters(), losses, steps, RATE))
 
 
 def table(runs: Mapping[int, Run], predicted: Mapping[int, float]) -> plots.Table:
@@ -225,12 +214,9 @@ def figure(runs: Mapping[int, Run], predicted: Mapping[int, float]) -> Captioned
     ValueError
         If `runs` is empty or has more than four.
     """
-    if not 1 <= len(runs) <= len(plots.COLOURS):
-        raise ValueError(f"runs has {len(runs)} runs: expected 1 to {len(plots.COLOURS)}")
-    plots.use_style()
-    drawn, ax = plt.subplots(figsize=(5.2, 3.2))
-    for level in {float(predicted[heads]) for heads in runs}:
-        ax.axhline(level, color="#6A6A6A", linewidth=1, linestyle="-")
+    drawn, ax = axes_for(runs, 5.2, 3.2)
+    for height in {float(predicted[heads]) for heads in runs}:
+        level(ax, height)
     ends = []
     for heads, run in runs.items():
         means = torch.stack([part.mean() for part in run.losses.tensor_split(min(50, len(run.losses)))])

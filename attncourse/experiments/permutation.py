@@ -1,19 +1,19 @@
 """The experiment of ``permutation``: convolutions only, or a layer of attention in their middle.
 
-Both networks are those of the running experiment, made narrower so that a minute is enough: they learn
+Both networks are those of the running experiment, made narrower so that some seconds are enough: they learn
 version A, in which both triangles get the mean height of the triangles and both rectangles theirs.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 
 from attncourse import plots, toy
-from attncourse._require import require_count
-from attncourse.experiments._figure import Captioned
+from attncourse._require import require_count, require_output
+from attncourse.experiments._figure import Captioned, axes_for, level
+from attncourse.experiments._training import one_cycle
 
 CHANNELS, WIDTH, BATCH, RATE = 24, 5, 10, 8e-3
 NUM_TEST = 500
@@ -61,9 +61,7 @@ class _Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.layer(x, self.W_Q, self.W_K, self.W_V)
-        if not isinstance(y, Tensor) or y.shape != x.shape:
-            came = f"a tensor of shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
-            raise ValueError(f"layer gives {came}: expected a tensor of shape {tuple(x.shape)}")
+        require_output("layer", y, x.shape)
         return y
 
 
@@ -113,23 +111,18 @@ def train(layer: Layer | None = None, *, sequences: int = 6400, seed: int = 1) -
         torch.manual_seed(seed)
         network = _network(layer)
     data = toy.make_data("A", sequences, torch.Generator().manual_seed(seed))
-    num_steps, losses = sequences // BATCH, []
-    optimiser = torch.optim.Adam(network.parameters(), lr=RATE, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=RATE, total_steps=num_steps)
-    for x, target in zip(data.input.split(BATCH), data.target.split(BATCH), strict=True):
-        loss = nn.functional.mse_loss(network(_standardised(x)), target)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        losses.append(loss.item())
+    losses = (
+        nn.functional.mse_loss(network(_standardised(x)), target)
+        for x, target in zip(data.input.split(BATCH), data.target.split(BATCH), strict=True)
+    )
+    loss = one_cycle(network.parameters(), losses, sequences // BATCH, RATE)
     test = toy.make_test_data("A", NUM_TEST)
     profile = toy.profiles(test.centre, test.width)  # (500, 4, 100)
     with torch.no_grad():
         y = torch.cat([network(_standardised(x)) for x in test.input.split(BATCH)])  # (500, 1, 100)
     # The shapes do not overlap, so the height that fits best is that of each by itself.
     drawn = (y * profile).sum(-1) / profile.square().sum(-1)  # (500, 4)
-    parts = torch.tensor(losses).view(8, -1).mean(-1)
+    parts = loss.view(8, -1).mean(-1)
     ends = torch.arange(1, 9) * sequences // 8
     parameters = sum(weight.numel() for weight in network.parameters())
     return Run(ends, parts, parameters, test.height, test.centre, drawn)
@@ -184,11 +177,8 @@ def figure(runs: Mapping[str, Run], predicted: float) -> Captioned:
     ValueError
         If `runs` is empty or has more than four.
     """
-    if not 1 <= len(runs) <= len(plots.COLOURS):
-        raise ValueError(f"runs has {len(runs)} runs: expected 1 to {len(plots.COLOURS)}")
-    plots.use_style()
-    drawn, ax = plt.subplots(figsize=(5.2, 3.2))
-    ax.axhline(float(predicted), color="#6A6A6A", linewidth=1, linestyle="-", label="predicted")
+    drawn, ax = axes_for(runs, 5.2, 3.2)
+    level(ax, float(predicted), "predicted")
     for name, run in runs.items():
         ax.plot(run.sequences, run.loss, label=name)
     ax.set(yscale="log", xlabel="sequences", ylabel="mean squared error")

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from attncourse import plots
-from attncourse._require import require_choice, require_count
-from attncourse.experiments._figure import Captioned
+from attncourse._require import require_choice, require_count, require_output
+from attncourse.experiments._figure import Captioned, level
+from attncourse.experiments._training import one_cycle
 
 VERSIONS = ("A", "B")
 LENGTH, BATCH, HIDDEN, RATE = 16, 32, 32, 1e-2
@@ -65,12 +66,7 @@ class _Network(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """From (batch, 2, positions), heights and kinds, to heights, (batch, positions)."""
         told = self.concatenate(x, self.encoding)  # (batch, 2 + features, positions)
-        expected = (len(x), 2 + self.encoding.shape[1], LENGTH)
-        if not isinstance(told, Tensor) or told.shape != expected:
-            came = (
-                f"a tensor of shape {tuple(told.shape)}" if isinstance(told, Tensor) else type(told).__name__
-            )
-            raise ValueError(f"concatenate gives {came}: expected a tensor of shape {expected}")
+        require_output("concatenate", told, (len(x), 2 + self.encoding.shape[1], LENGTH))
         z = torch.relu(self.into(told.mT))  # (batch, positions, hidden)
         y = nn.functional.scaled_dot_product_attention(
             z @ self.W_Q, z @ self.W_K, z @ self.W_V
@@ -113,7 +109,7 @@ def make_data(version: str, num_sequences: int, generator: torch.Generator) -> t
     return torch.stack(((height - MEAN) / STD, 2 * kind - 1), 1), target
 
 
-def test_heights() -> Tensor:
+def fresh_heights() -> Tensor:
     """The heights of the sequences by which the networks of version B are judged, (2000, 16)."""
     x, _ = make_data("B", NUM_TEST, torch.Generator().manual_seed(_TEST_SEED))
     return MEAN + STD * x[:, 0]
@@ -156,24 +152,19 @@ def train(
         torch.manual_seed(seed)
         network = _Network(encoding, concatenate)
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(network.parameters(), lr=RATE, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=RATE, total_steps=steps)
-    losses = []
     data = make_data(version, steps * BATCH, generator)
-    for x, target in zip(*(part.split(BATCH) for part in data), strict=True):
-        loss = nn.functional.mse_loss(network(x), target)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        losses.append(loss.item())
+    losses = (
+        nn.functional.mse_loss(network(x), target)
+        for x, target in zip(*(part.split(BATCH) for part in data), strict=True)
+    )
+    loss = one_cycle(network.parameters(), losses, steps, RATE)
     x, target = make_data(version, NUM_TEST, torch.Generator().manual_seed(_TEST_SEED))
     with torch.no_grad():
         error = nn.functional.mse_loss(network(x), target).item()
         # With more digits, so that a faint difference is not taken for rounding, nor rounding for one.
         network.double().encoding = encoding.double()
         alike = network(torch.zeros(4, 2, LENGTH, dtype=torch.float64))  # (4, 16)
-    return Run(torch.tensor(losses).view(20, -1).mean(1), error, alike)
+    return Run(loss.view(20, -1).mean(1), error, alike)
 
 
 def two_by_three(
@@ -203,13 +194,11 @@ def figure(runs: Mapping[str, Mapping[str, Run]], blind: float) -> Captioned:
     drawing, axes = plt.subplots(1, len(runs), figsize=(6, 2.8), sharey=True)
     words = []
     for ax, (version, by_name) in zip(axes, runs.items(), strict=True):
-        for (name, run), colour, style in zip(
-            by_name.items(), plots.COLOURS, ("-", "--", "-."), strict=False
-        ):
-            ax.plot(range(5, 101, 5), run.loss, style, color=colour, label=name)
+        for name, run in by_name.items():
+            ax.plot(range(5, 101, 5), run.loss, label=name)
             words.append(f"version {version}, {name}: from {run.loss[0]:.0f} to {run.loss[-1]:.2f}")
         if version == "B":
-            ax.axhline(blind, color="0.6", linewidth=1, zorder=0)
+            level(ax, blind)
         ax.set(title=f"version {version}", xlabel="percent of the training", yscale="log")
     axes[0].set_ylabel("error")
     axes[-1].legend()

@@ -256,10 +256,10 @@ def figure(writings: Mapping[str, Writing]) -> Captioned:
     plots.use_style()
     drawing, ax = plt.subplots(figsize=(4.6, 2.8))
     words = []
-    for (name, one), colour, style in zip(writings.items(), plots.COLOURS, ("-", "--", "-."), strict=False):
+    for name, one in writings.items():
         parts = one.seconds[: len(one.seconds) // TOGETHER * TOGETHER].view(-1, TOGETHER)
         middle = 1000 * parts.median(1).values  # one slow letter does not count
-        ax.plot(TOGETHER * torch.arange(1, len(parts) + 1), middle, style, color=colour, label=name)
+        ax.plot(TOGETHER * torch.arange(1, len(parts) + 1), middle, label=name)
         words.append(f"{name}: from {middle[0]:.1f} to {middle[-1]:.1f} milliseconds")
     ax.set(xlabel="letters written", ylabel="milliseconds a letter")
     ax.set_ylim(bottom=0)

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 
 from attncourse import plots
 from attncourse._require import require_choice, require_count
-from attncourse.experiments._figure import Captioned
+from attncourse.experiments._figure import Captioned, axes_for, level
+from attncourse.experiments._training import one_cycle
 from attncourse.letters.models import LetterModel
 from attncourse.letters.results import results
 from attncourse.positional import sinusoidal_encoding
@@ -163,19 +163,13 @@ def train(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _Small()
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=RATE, total_steps=steps)
-    losses = []
-    for _ in range(steps):
+
+    def loss() -> Tensor:
         words, in_order = some_words(BATCH, generator)
         scores = _scores(functions, model, in_order[:, :-1], words, kind)  # (BATCH, LENGTH + 1, letters)
-        loss = nn.functional.cross_entropy(scores.flatten(0, 1), in_order[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
+        return nn.functional.cross_entropy(scores.flatten(0, 1), in_order[:, 1:].flatten())
 
+    losses = one_cycle(model.parameters(), (loss() for _ in range(steps)), steps, RATE)
     right = 0
     with torch.no_grad():
         for word, in_order in zip(*some_words(WORDS, generator), strict=True):
@@ -186,7 +180,7 @@ def train(
                 2 * LENGTH,
             )
             right += [int(letter) for letter in found] == in_order[1:-1].tolist()
-    return Run(kind, torch.tensor(losses), right / WORDS)
+    return Run(kind, losses, right / WORDS)
 
 
 def some_words(number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -227,37 +221,31 @@ def table(runs: Sequence[Run]) -> plots.Table:
     )
 
 
-def draw(runs: Sequence[Run], predicted: float) -> Captioned:
-    """Draw the losses of the runs, and a line at the loss that was predicted for the one without the source.
+def figure(runs: Sequence[Run], predicted: float) -> Captioned:
+    """The losses of the runs, and a line at the loss that was predicted for the one without the source.
 
     Parameters
     ----------
     runs : sequence of Run
-        At least one.
+        At most four.
     predicted : float
 
     Raises
     ------
     ValueError
-        If there is no run.
+        If `runs` is empty or has more than four.
     """
-    if not runs:
-        raise ValueError("runs is empty: expected at least one")
     ends = [run.losses[-20:].mean().item() for run in runs]
-    with plt.rc_context():
-        plots.use_style()
-        figure, ax = plt.subplots(figsize=(4.8, 3.0))
-        for run in runs:
-            means = run.losses.unfold(0, min(10, len(run.losses)), 1).mean(-1)  # of ten steps each
-            ax.plot(range(len(run.losses) - len(means) + 1, len(run.losses) + 1), means, label=run.kind)
-        ax.axhline(float(predicted), color="black", linestyle="-", linewidth=0.8)
-        ax.annotate("predicted", (len(runs[0].losses), float(predicted)), xytext=(0, -12), ha="right",
-                    textcoords="offset points", fontsize=9)  # fmt: skip
-        ax.set(xlabel="steps", ylabel="loss", ylim=(0, None))
-        ax.legend(loc="upper right")
+    drawn, ax = axes_for(runs, 4.8, 3.0)
+    for run in runs:
+        means = run.losses.unfold(0, min(10, len(run.losses)), 1).mean(-1)  # of ten steps each
+        ax.plot(range(len(run.losses) - len(means) + 1, len(run.losses) + 1), means, label=run.kind)
+    level(ax, float(predicted), "predicted", below=True)
+    ax.set(xlabel="step", ylabel="loss", ylim=(0, None))
+    ax.legend(loc="upper right")
     told = "; ".join(f"{run.kind}, it ends at {end:.2f}" for run, end in zip(runs, ends, strict=True))
     return Captioned(
-        figure,
+        drawn,
         "The loss in training, as the mean of ten steps, and the predicted loss without the source.",
         f"Loss against steps, a curve for each run: {told}. A thin line at {float(predicted):.2f} is "
         "marked as predicted.",
