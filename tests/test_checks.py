@@ -104,6 +104,53 @@ def test_every_single_mistake_fails_and_is_told_what_it_is(task):
         assert result.mistakes == (mistake.label,) or (not result.mistakes and result.law), mistake.label
 
 
+class NotOfItself(attncourse.MultiHeadAttention):
+    """Does not know what to attend to, if it is not told."""
+
+    def forward(self, query, key=None, value=None, mask=None):
+        return super().forward(query, torch.ones_like(query) if key is None else key, value, mask)
+
+
+def spoilt(task):
+    """Answers of the right form that are nearly always wrong, beside the known mistakes."""
+
+    def change(value):
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value + torch.rand(value.shape).to(value.dtype)
+        if isinstance(value, Tensor):
+            other = torch.randint(0, 3, value.shape)
+            return value ^ (other > 1) if value.dtype == torch.bool else value + other
+        if isinstance(value, dict):
+            return {name: change(part) for name, part in value.items()}
+        if isinstance(value, tuple | list):
+            return type(value)(map(change, value))
+        if isinstance(value, bool) or value is None:
+            return not value
+        return value + "?" if isinstance(value, str) else value + random.randint(1, 9)
+
+    return [
+        lambda *inputs: change(task.reference(*inputs)),
+        lambda *inputs: inputs[1:],
+        *([NotOfItself] if task.name == "MultiHeadAttention" else []),
+    ]
+
+
+@each_task
+def test_every_law_can_be_broken(task):
+    for law in task.laws:
+        cases = law.cases(0)
+        expected = values(task, task.reference, cases)
+        for answer in [*task.single_mistakes, *spoilt(task)]:
+            answers = probe(task.calling, answer, cases, refusing=False)
+            came = [one.value for one in answers]
+            if any(one.failure for one in answers) or not all(map(same_form, came, expected)):
+                continue
+            if law.breach(cases, came):
+                break
+        else:
+            pytest.fail(f"nothing that is known breaks the law: {law.sentence}")
+
+
 @each_task
 def test_two_mistakes_at_once_are_told_at_least_one_true_thing(task):
     for pair in random.Random(0).sample(task.pairs, min(len(task.pairs), 4)):
@@ -335,6 +382,20 @@ def test_what_a_reference_gives_is_known_for_each_task_by_itself(monkeypatch):
     for _ in range(2):
         assert once.known(torch.neg, case).value.tolist() == [-1, -2]
         assert twice.known(torch.neg, case).value.tolist() == [-2, -4]
+
+
+def test_a_student_is_shown_the_innermost_of_their_own_lines():
+    source = "\n".join(
+        ["def deeper(n):", "    if n:", "        return deeper(n - 1)", "    return {}['lost']", ""]
+        + ["def softargmax(scores):", "    return deeper(200)"]
+    )
+    name = "<a cell>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    namespace = {}
+    exec(compile(source, name, "exec"), namespace)
+    message = failed(checks.softargmax, namespace["softargmax"]).message
+    assert "KeyError: 'lost'" in message
+    assert "return {}['lost']" in message
 
 
 def test_the_probing_half_imports_nothing_of_the_course():

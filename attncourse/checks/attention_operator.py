@@ -1022,8 +1022,10 @@ def _rabbit_compare(inputs: dict[str, Any], value: Any) -> str | None:
     sentence, word = divmod(int(off.argmax()), 7)
     does = "asks" if words[sentence, word, asks] else "does not ask"
     of = "among the words that can be found" if does == "asks" else "of all words"
+    can, have = (words[sentence, :, place].nonzero()[:, 0].tolist() for place in (found, handed))
     return (
-        f"in a sentence of seven words, word {word} {does}, and comes out with {output[sentence, word]:.3f}; "
+        f"in a sentence of seven words, counted from 0, words {can} can be found and words {have} have the "
+        f"feature `handed`; word {word} {does}, and comes out with {output[sentence, word]:.3f}; "
         f"the mean {of} is {expected[sentence, word]:.3f}"
     )
 
@@ -1048,13 +1050,18 @@ def _rabbit_cases(seed: int) -> list[Case]:
     ]
 
 
+def _said(inputs: dict[str, Any]) -> str:
+    return "{num_features} features, asks {asks}, found {found} and handed {handed}".format(**inputs)
+
+
 def _only_handed(inputs: dict[str, Any], value: Any) -> str | None:
     W_V = value[2]
     row = int((W_V[:, 0] != 0).float().argmax())
     others = [int(place) for place in W_V[:, 0].nonzero()[:, 0] if int(place) != inputs["handed"]]
     if not others:
         return None
-    return f"in yours, row {others[0] if row == inputs['handed'] else row} of W_V is not 0"
+    wrong = others[0] if row == inputs["handed"] else row
+    return f"in yours, with {_said(inputs)}, row {wrong} of W_V is not 0"
 
 
 def _who_asks(inputs: dict[str, Any], value: Any) -> str | None:
@@ -1064,7 +1071,7 @@ def _who_asks(inputs: dict[str, Any], value: Any) -> str | None:
     gap = scores[quiet].amax(-1) - scores[quiet].amin(-1)
     if gap.max() < 0.1:
         return None
-    return f"in yours, feature {quiet[int(gap.argmax())]} asks for something, too"
+    return f"in yours, with {_said(inputs)}, feature {quiet[int(gap.argmax())]} asks for something"
 
 
 def _rabbit_law(normal: Normal) -> dict[str, Any]:
@@ -1084,7 +1091,7 @@ rabbit_weights = Task(
             _only_handed,
         ),
         Law(
-            "a feature that does not ask has the same score with every key",
+            "a word without the feature `asks` has the same score with every key",
             TWO_LIMITS,
             _rabbit_law,
             _who_asks,
@@ -1101,7 +1108,7 @@ rabbit_weights = Task(
         exchanged: those who ask and those who are found have changed places
             W_Q says what a word looks for, W_K what it can be found by. In yours, the words with the feature
             `found` do the asking.
-        mutual: keys and queries are made with the same weights
+        mutual: words are found by the feature by which they ask
             Then a word finds those who ask as it does. What a word looks for and what it offers are two
             things.
         everyone: every word asks
@@ -1257,7 +1264,8 @@ def _telling_compare(inputs: dict[str, Any], value: Any) -> str | None:
     if _differ(operator, (query, key, value)):
         return None
     shapes = ", ".join(str(tuple(part.shape)) for part in (query, key, value))
-    return f"on your input, of shapes {shapes}, the operator gives exactly what attention gives"
+    found = "the operator gives what attention gives, but for the last digits"
+    return f"on your input, of shapes {shapes}, {found}"
 
 
 def _telling_given(normal: Normal) -> dict[str, Tensor]:
@@ -1343,7 +1351,7 @@ def tells_given(operator, query, key, value):
 
 
 @telling_input.mistake(
-    "operators that are right are found at fault: numbers are compared with ==",
+    "numbers are compared with ==: a difference in the last digits is taken for a fault",
     hint="""Two right ways to compute the same thing differ in the last digits. Compare with a tolerance:
     `torch.allclose`.""",
     read=MATRIX_FORM,
@@ -1373,7 +1381,8 @@ def tells_without_batch(operator, query, key, value):
 
 @telling_input.mistake(
     "queries, keys and values are tried with the same sizes only",
-    hint="""A scale that is taken from the wrong dimension is right as long as the two have the same size. Try
+    hint="""A scale that is taken from the wrong dimension, or is always 2, is right as long as all sizes
+    are 4. Try
     an input in which no two sizes are the same.""",
     read=WHY_THE_SCALE,
 )
@@ -1421,7 +1430,7 @@ def _one_hot_law(place: int, expected: float) -> dict[str, Any]:
 predicted_loss = Task(
     "predicted_loss",
     _predicted_loss,
-    {"weights": torch.tensor([0.5, 0.25, 0.25]), "asked": 0, "value_std": 2.0},
+    {"weights": torch.tensor([0.25, 0.5, 0.25]), "asked": 0, "value_std": 2.0},
     _predicted_cases,
     laws=[
         Law(
@@ -1450,15 +1459,15 @@ predicted_loss = Task(
     parts=wrongs(
         ONE_QUERY,
         """
-        output only: this is the variance of the output, without what was wanted
+        output only: the variance of the output alone, without what was wanted
             The loss compares the output with the value that was asked for, and that value is a part of the
             output. Write down the difference of the two: which factor does each value get in it?
         others only: the value that was asked for is left out
             It has its weight in the output, and stands with weight 1 in what is wanted. What remains of it
             in the difference?
         asked only: only the value that was asked for is counted
-            The other values are in the output, too, each with its weight. They are as wrong as they are
-            large.
+            The other values are in the output, too, each with its weight. None of them was asked for:
+            what they add is error, too.
         apart: output and wanted value are taken for independent
             The variances of two independent numbers add up. But the output contains the very value that is
             wanted. Collect the factors of each value first.

@@ -87,7 +87,12 @@ _KINDS: dict[type, str] = {bool: "True or False", str: "a word, in quotes"}
 
 
 def same_form(value: Plain, expected: Plain) -> bool:
-    """Whether a value has the shape and kind of what was expected, so that a law can be asked about it."""
+    """Whether a value has the shape and kind of what was expected, so that a law can be asked about it.
+
+    Where nothing is to be returned, everything can.
+    """
+    if expected is None:
+        return True
     if isinstance(expected, Tensor):
         return (
             isinstance(value, Tensor)
@@ -206,7 +211,8 @@ def describe(value: Plain) -> str:
     if isinstance(value, Foreign):
         return value.description
     if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
+        kind = type(value).__name__
+        return f"a {kind} of {len(value)}" if value else f"an empty {kind}"
     if isinstance(value, dict):
         return f"a dictionary of {len(value)}"
     if isinstance(value, float):

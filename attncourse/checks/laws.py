@@ -204,7 +204,10 @@ def differs_by(sentence: str, read: str, before: Inputs, after: Inputs | None, d
             inputs, values = [inputs], [values]
         if values[-1] - (0 if after is None else values[0]) == difference:
             return None
-        counts = (f"{value} for {tuple(one.values())}" for one, value in zip(inputs, values, strict=True))
+        counts = (
+            f"{value} for {', '.join(map(str, one.values()))}"
+            for one, value in zip(inputs, values, strict=True)
+        )
         return f"yours counts {' and '.join(counts)}"
 
     return Law(sentence, read, lambda normal: before if after is None else [before, after], broken)

@@ -1531,7 +1531,7 @@ def _only_third(number: int) -> Law:
     def broken(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
         rows = value[0].any(1).nonzero().flatten().tolist()
         wrong = [row for row in rows if row // 4 != number]
-        return f"in yours row {wrong[0]} of 12 is made of it" if wrong else None
+        return f"in yours row {wrong[0]}, of rows 0 to 11, is made of it" if wrong else None
 
     where = ("first", "second", "last")[number]
     sentence = f"{NAMES[number]} goes into the {where} third of the rows of in_proj_weight alone"
@@ -1540,7 +1540,7 @@ def _only_third(number: int) -> Law:
 
 def _same_mixing(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
     x = torch.eye(4)
-    words = "for row {place} of x = 1, 0, 0, ... and so on yours gives {yours}, and x @ W_O {expected}"
+    words = "with the identity matrix as x yours gives {yours} at {place}, and x @ W_O gives {expected}"
     return laws.is_not(x @ value[1].T, x @ inputs["W_O"], words)
 
 
@@ -2172,7 +2172,7 @@ seen_neighbour = Task(
 
 
 @seen_neighbour.mistake(
-    "it is x itself",
+    "x itself is returned",
     hint="""Two inputs are compared: x and yours. If they are the same, so are the outputs.""",
     read=SELF_AND_CROSS,
 )
@@ -2214,7 +2214,7 @@ def seen_neighbour_last(layer, x, memory):
 
 
 @seen_neighbour.mistake(
-    "it is the output, not an input",
+    "the output is returned instead of an input",
     hint="""What is asked for is a sequence that goes into the layer.""",
     read=SELF_AND_CROSS,
 )
@@ -2255,7 +2255,8 @@ def _loss_is(number: float) -> Callable[[Inputs, float], str | None]:
 def _rise_together(inputs: list[Inputs], values: list[float]) -> str | None:
     if abs(values[1] - 2 * values[0]) < 1e-6:
         return None
-    return f"yours is {values[0]:.4g} for {inputs[0]['variance']} and {values[1]:.4g} for twice that"
+    once = inputs[0]["variance"]
+    return f"yours is {values[0]:.4g} for the variance {once} and {values[1]:.4g} for twice that"
 
 
 least_loss = Task(
@@ -2283,7 +2284,8 @@ least_loss = Task(
             _rise_together,
         ),
         Law(
-            "one head that finds one of two numbers leaves the variance of the other, half of it in the mean",
+            "one head that finds one of two numbers leaves the variance of the other, half of it in "
+            "the mean: with variance 1, 0.5",
             ONE_AVERAGE,
             lambda normal: _looks(1, 2, 1.0),
             _loss_is(0.5),
@@ -2421,9 +2423,17 @@ what_heads_find = Task(
     },
     _heads_find_cases,
     laws=[
-        _head_law("apart", "one head gives all its weight to the first and another to the second"),
-        _head_law("one-sided", "all heads give all their weight to the first"),
-        _head_law("shared", "every head gives half its weight to the first and half to the second"),
+        _head_law(
+            "apart",
+            "one head gives all its weight to the key that is wanted first and another to "
+            "the one wanted second",
+        ),
+        _head_law("one-sided", "all heads give all their weight to the key that is wanted first"),
+        _head_law(
+            "shared",
+            "every head gives half its weight to the key that is wanted first and half to "
+            "the one wanted second",
+        ),
         _head_law("lost", "no head gives any weight to what is wanted"),
     ],
 )
@@ -2439,9 +2449,9 @@ what_heads_find = Task(
             A head that finds something once in a while has not found out how. Take the mean over the queries.
         first query: only the first query is looked at
             Another query may say otherwise. Take the mean over all queries.
-        places: the places in the list are read instead of the keys that are wanted
-            `wanted` says which key each query wants, as a number. Column 0 of the weights is key 0, whoever
-            is wanted.
+        places: columns 0, 1, … of the weights are read instead of the keys that are wanted
+            `wanted` says which key each query wants, as a number. Column 0 of the weights is key 0,
+            whichever key is wanted.
         """,
     ),
     decided=wrongs(

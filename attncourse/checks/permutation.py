@@ -86,7 +86,7 @@ reordering = Task(
     _reordering_cases,
     laws=[
         Law(
-            "two files in the same order need no reordering: 0, 1, 2, ...",
+            "two files in the same order need no reordering: the answer is 0, 1, 2 and so on",
             UNDOING,
             lambda normal: {"first": torch.tensor([2, 0, 3, 1]), "second": torch.tensor([2, 0, 3, 1])},
             _same_order,
@@ -614,6 +614,7 @@ _LAYER_PENCIL = {
     "layer": trace(lambda x: 2 * x),
     "x": torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64),
 }
+_LAYER_PENCIL_NOTE = "the layer doubles every number"
 
 ORDERS = wrongs(
     PROPERTY_TESTS,
@@ -762,6 +763,7 @@ is_equivariant = Task(
     _LAYER_PENCIL,
     _layer_cases(),
     way=AskAboutLayer(),
+    pencil_note=_LAYER_PENCIL_NOTE,
 )
 
 
@@ -819,6 +821,7 @@ symmetry = Task(
     _layer_cases(),
     way=AskAboutLayer(),
     builds_on=("is_equivariant",),
+    pencil_note=_LAYER_PENCIL_NOTE,
 )
 
 
@@ -945,12 +948,13 @@ counterexample = Task(
     _nearly_cases,
     compare=_shows_it,
     builds_on=("is_equivariant",),
+    pencil_note="the layer adds 0, 10 and 20 to its three rows",
 )
 
 
 @counterexample.mistake(
     "an order is returned that has not been tried",
-    hint="""A random order shows the fault of most layers, and not of all: one of them is deceived only by an
+    hint="""One order shows the fault of some layers, and not of all: some of them show it only after an
     odd number of exchanges. Call the layer, compare, and return an order for which it fails.""",
     read=PROPERTY_TESTS,
 )
@@ -979,7 +983,8 @@ def counterexample_reversed(layer, x):
 
 @counterexample.mistake(
     "it is always a shift",
-    hint="""A layer that works on a circle follows every shift. Several orders have to be tried.""",
+    hint="""A layer that works on a circle follows every shift. And a shift of seven positions is made of
+    six exchanges, an even number, which some layers do not notice. Several orders have to be tried.""",
     read=PROPERTY_TESTS,
 )
 def counterexample_shift(layer, x):
@@ -1272,7 +1277,7 @@ channels_first_attention = Task(
     compared=wrongs(
         CHANNELS_FIRST,
         """
-        scaled: the scores are divided by the root of the number of channels
+        scaled: the scores are divided by the root of key_dim
             The lecture's layer leaves the scale out. It is to be written as it stands there.
         exchanged: queries and keys are exchanged
             Row i of the scores belongs to query i, which is made with W_Q. Queries have their positions last:
@@ -1452,8 +1457,8 @@ toy_pair = Task(
         """
         not clipped: beside a triangle the sequence goes below 0
             The two sides of the triangle are lines, and lines go on. Below 0 there is no triangle any more.
-        pointed: the top of a triangle lies between two positions and is cut off
-            Look at the formula: half a position is taken off the distance before anything else.
+        pointed: half a position is not taken off the distance from a triangle's centre
+            Its sides are too low by that half. Look at the formula: what is done to d before it is divided?
         full width: a triangle is twice as wide as it should be
             The width goes from one end to the other, the distance only from the middle to an end.
         """,
@@ -1584,7 +1589,7 @@ network_size = Task(
             15,
         ),
         _size_law(
-            "an attention from 3 channels that has one more in queries and keys learns 6 more",
+            "an attention from 3 channels whose key_dim is larger by 1 learns 6 more",
             [("attention", 3, 5, 2)],
             [("attention", 3, 5, 3)],
             6,
@@ -1710,7 +1715,9 @@ def _times(factor: float) -> Callable[[list[dict[str, Any]], list[float]], str |
 
 def _less_than_the_mean(inputs: dict[str, Any], value: float) -> str | None:
     best = inputs["cost"] * inputs["target"].var(correction=0).item()
-    return f"yours is {value:.4g}, and that is {best:.4g}" if value > best * (1 + 1e-6) else None
+    if value <= best * (1 + 1e-6):
+        return None
+    return f"yours is {value:.4g}, and with the mean the loss is {best:.4g}"
 
 
 def _plateau_law(sentence: str, factor: float, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Law:
@@ -1732,13 +1739,13 @@ plateau = Task(
     _plateau_cases,
     laws=[
         Law("where the targets lie on a line, nothing is left: 0", PLATEAU, _on_a_line, _nothing_left),
+        _plateau_law("twice the cost is twice the loss", 2, lambda drawn: {"cost": 2 * drawn["cost"]}),
         Law(
             "the best line is no worse than to say the mean of all targets every time",
             PLATEAU,
             _ten_heights,
             _less_than_the_mean,
         ),
-        _plateau_law("twice the cost is twice the loss", 2, lambda drawn: {"cost": 2 * drawn["cost"]}),
         _plateau_law(
             "targets that are all higher by 1 change nothing", 1, lambda d: {"target": d["target"] + 1}
         ),
@@ -1775,7 +1782,7 @@ plateau = Task(
         PLATEAU,
         """
         root: it is the root of the error
-            The loss is the mean squared error itself.
+            It is the mean squared error itself, and not its root, that is turned into the loss.
         absolute: the sizes of the errors are averaged, not their squares
             Mean *squared* error.
         sum: the squared errors are added up
@@ -1873,8 +1880,13 @@ averaged_with = Task(
     _averaged_with_cases,
     laws=[
         _word_law("own", "every shape is drawn as high as it is"),
-        _word_law("kind", "every shape has the mean height of the two of its kind"),
-        _word_law("nearest", "every shape has the mean height of itself and of the one nearest to it"),
+        _word_law(
+            "kind", "both triangles (0 and 1) have their mean height, and both rectangles (2 and 3) theirs"
+        ),
+        _word_law(
+            "nearest",
+            "every shape has the mean of its own height and that of the nearest of the three others",
+        ),
         _word_law("all", "every shape has the mean height of all four"),
         _word_law(
             "kind", "every shape has half the mean height of its kind, and 6 more", lambda h: h / 2 + 6
@@ -1908,7 +1920,8 @@ averaged_with = Task(
             A network that is half trained draws nothing very low and nothing very high, whoever it looks at.
             Which of the four does the drawing *follow*, on the best line?
         first sequence: only the first sequence is looked at
-            Four shapes are too few: with two numbers a line can be made to fit nearly anything.
+            Four shapes are too few: with noise, a wrong reading may come closest by chance. And within
+            one sequence the mean of all four is one number, on which no line can be drawn.
         largest: the reading that fits worst is chosen
             The smaller the error that a line leaves, the better the reading.
         """,

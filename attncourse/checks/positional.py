@@ -350,6 +350,7 @@ colliding = Task(
         ),
     ],
     compare=_colliding_compare,
+    pencil_note="the code is the remainder of the position when it is divided by 3",
 )
 
 
@@ -401,7 +402,7 @@ colliding = Task(
         first half: only the first half of the positions is looked at
             A code may be long enough for the first positions and too short for the last.
         itself: a position is compared with itself, too
-            That every position has its own code says nothing. The two must be different.
+            That a position has the same code as itself says nothing. The two must be different.
         """,
     ),
     said=wrongs(
@@ -1181,6 +1182,7 @@ what_scores_see = Task(
             "scores to which the number of the key's position is added", "position", lambda x, t: x @ x.mT + t
         ),
     ],
+    pencil_note="the scores are x @ x.mT less the distance of the two positions",
 )
 
 
@@ -1192,8 +1194,8 @@ what_scores_see = Task(
             Offsets and distances are what does not change when all words move on by the same number of
             positions. Do you ever move them?
         hundred: only one large and round shift is tried
-            A clock shows the same after twelve hours, and still does not show offsets only. Try all shifts
-            that are possible, or at least odd ones as well.
+            A layer that takes positions in pairs, or reads a clock, gives the same scores after some
+            shifts and not after others. Try every shift that keeps the words between 0 and 40.
         one: only the shift by one position is tried
             A layer may treat a later position in a way of its own, or read a clock that begins anew, and
             one step does not bring a word there. The positions go up to 40.
@@ -1230,7 +1232,8 @@ what_scores_see = Task(
             Rotary gives the same scores after a shift but for the last digits. `==` and `torch.equal` look
             at those.
         loosely: small differences do not count
-            One layer has a small penalty, some thousandths for a step. Rounding is ten digits farther back:
+            One layer has a small penalty, some thousandths for a step. Rounding is more than ten digits
+            farther back:
             the scores are of float64.
         sums: only the sum of the scores is compared
             What one score gains another may lose. Compare score by score.
@@ -1813,7 +1816,7 @@ blind_error = Task(
             Its own height is half of the target, and certain. The other half is somebody's, and something
             is known of it: what?
         all: the partner is guessed as the mean of all heights, its own included
-            Nobody is its own partner. The mean is to be taken over the others: there is one less of them.
+            Nobody is its own partner. The mean is to be taken over the others: there is one fewer of them.
         mean only: the guess is a mean of heights, and forgets that half of the target is known
             A position knows its own height, and that is half of its target. Only the other half is to be
             guessed.
@@ -1930,14 +1933,14 @@ def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
     items = torch.arange(batch).double()[:, None].expand(batch, length)
     faint = 1e-3 * told
     records = {
-        "told and used": (low, told),
+        "told, and the loss low": (low, told),
         "nothing told, and stuck": (stuck, torch.full((batch, length), 4.0).double()),
         "nothing told, and the error low all the same": (low, torch.full((batch, length), 4.0).double()),
         "sequences numbered": (stuck, items),
         "first and last confused": (halfway, far),
         "two neighbours confused, and the error low": (low, near),
         "only the ends told apart": (stuck, ends),
-        "told faintly, and not used": (stuck, faint),
+        "told faintly, and the loss high": (stuck, faint),
         "told, and the last number low": (dip, told),
         "told, and the last number high": (peak, told),
         "told, and at last three quarters of the prediction": (halfway, told),
@@ -1987,9 +1990,13 @@ explain_run = Task(
         _says(
             "where all positions differ and the loss stays at `blind`",
             "not used",
-            "told faintly, and not used",
+            "told faintly, and the loss high",
         ),
-        _says("where all positions differ and the loss falls far below `blind`", "used", "told and used"),
+        _says(
+            "where all positions differ and the loss falls far below `blind`",
+            "used",
+            "told, and the loss low",
+        ),
     ],
 )
 

@@ -336,8 +336,10 @@ def _log_of_sum(inputs: dict[str, Tensor], value: Any) -> str | None:
 def _same_as(which: str) -> Any:
     def broken(inputs: dict[str, Tensor], value: Any) -> str | None:
         for name, part in zip(PARTS, value, strict=True):
-            words = f"{name} in yours is {{yours}} at {{place}}, and was {{expected}}"
-            found = laws.is_not(part[..., 1:2, :], inputs[f"{name} of {which}"][..., 1:2, :], words)
+            right = part.clone()
+            right[..., 1, :] = inputs[f"{name} of {which}"][..., 1, :]
+            words = f"{name} in yours is {{yours}} at {{place}}, and was {{expected}} in the part with keys"
+            found = laws.is_not(part, right, words)
             if found:
                 return found
         return None
@@ -381,7 +383,12 @@ merge_outputs = Task(
             _is_the_mean,
         ),
         Law("each output lies between those of the two parts", MERGING, _results, _is_between),
-        Law("the exponential of the new log_total is the sum of the two", MERGING, _results, _log_of_sum),
+        Law(
+            "the exponential of the new log_total is the sum of the exponentials of the two",
+            MERGING,
+            _results,
+            _log_of_sum,
+        ),
         Law(
             "a part that has seen nothing changes nothing",
             MERGING,
@@ -410,7 +417,8 @@ merge_outputs = Task(
         exchanged: each output gets the share of the other part
             The part with the larger total counts for more. Which one does in yours?
         overflows: the exponentials are taken without subtracting anything
-            For totals of a moderate size this is right. The exponential of 300 is infinite, and infinite
+            For totals of a moderate size this is right. In float32 the exponential of 300 is infinite,
+            and infinite
             over infinite is not a number.
         all rows: one largest log_total for all rows
             Each row belongs to another query. Relative to another row's number all exponentials may be 0.
@@ -711,10 +719,11 @@ showing_scores = Task(
         small: no large scores are tried
             Some of the functions overflow, and only there. Try scores in the hundreds and thousands, above
             zero and below.
-        above: no scores far below zero are tried
-            Whoever starts at 0, or looks at absolute values, is right until all scores are far below zero.
+        above: no row is tried whose scores are all far below zero
+            A largest score that starts at 0 does no harm until all scores are far below zero.
         finite: minus infinity is never tried
-            A chunk of keys that may all not be seen has the largest score minus infinity. What does that do
+            In a chunk of keys none of which may be seen, the largest score is minus infinity. What does
+            that do
             to the factors?
         no ties: equal scores are never tried
             One of the functions slips only where the largest score comes twice.
@@ -725,7 +734,7 @@ showing_scores = Task(
     compared={
         "nan": Wrong(
             "a result that is not a number is not seen to be wrong",
-            """Every comparison with NaN is False: `(a - b).abs() > 0.01` as well. Ask whether the two are
+            """With NaN, `(a - b).abs() > 0.01` is False, and so is `<`. Ask whether the two are
             close, and turn the answer round.""",
             ONE_PASS,
         ),
@@ -768,6 +777,7 @@ def any_showing(average, value, *, tried="", compared="", form=""):
         "rises": mixed - 1000 * half,
         "first hidden": torch.where(half, -infinite, mixed),
         "second hidden": torch.where(half, mixed, -infinite),
+        "far": 5 * up,
     }
     left_out = {
         "small": ("above", "below", "falls", "rises"),
@@ -1575,8 +1585,9 @@ scores_computed = Task(
         one more: the last letter is run through the model, too
             The first letter comes from the prompt, the second from the prompt and the first. From what does
             the last one come? Nobody asks what follows it.
-        prompt aside: the first step begins behind the prompt
-            The first new letter comes from the prompt alone: so many positions has the first step.
+        prompt aside: the text of every step is counted one letter too long
+            The first new letter comes from the prompt alone, so the first step has as many positions as
+            the prompt.
         no prompt: the prompt is forgotten
             At every step the prompt is part of the text.
         """,
@@ -1703,6 +1714,8 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
                 mask[num_prompt + 2, 1:] = False
             case "every second step forgets":
                 mask = torch.where(later & ((row - num_prompt) % 2 == 0), row == column, seen)
+            case "first step":
+                mask[num_prompt, 1:] = False
             case "a little":
                 changed = torch.where(later, 1.02 * scores, scores)
         steps = torch.softmax(changed.masked_fill(~mask, -math.inf), -1) @ value
@@ -1727,6 +1740,7 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
         "a prompt of one position, and the cache is not kept": record("forgets", (1, 2)),
         "the scale is off by a little after the prompt": record("a little"),
         "features are exchanged after the prompt": record("features turned round"),
+        "only the first step is wrong": record("first step"),
     }
 
 
@@ -1766,7 +1780,7 @@ explain_steps = Task(
             "the mask is aligned at the start",
         ),
         _steps_law(
-            "where some rows after the prompt are right and from then on none",
+            "where the first rows after the prompt are right and from some row on none",
             "runs full",
             "the cache has a last place",
         ),
@@ -1781,8 +1795,8 @@ explain_steps = Task(
         exactly: differences by rounding count
             A full pass and a step add up in another order. Less than a ten-thousandth is no difference.
         loosely: small differences do not count
-            A scale that is a little wrong makes small differences. Less than a ten-thousandth is none, and
-            no more.
+            A scale that is a little wrong makes small differences, and they count. Only less than a
+            ten-thousandth is no difference.
         sums: only the sums of rows are compared
             Two rows may have the same sum. Compare number by number.
         """,
@@ -1798,8 +1812,8 @@ explain_steps = Task(
             What is wrong at the last step may have been right before. Look at all.
         ignored: rows of the prompt are not looked at
             A slip in the prompt shows there and nowhere else.
-        any: it is said of a single row what has to hold of all
-            Every row after the prompt must be so: a step that forgets now and then is something else.
+        any: what has to hold of all rows is asked of one
+            Every row after the prompt must be such a value. If only some are, it is something else.
         """,
     ),
     own=wrongs(
@@ -1816,7 +1830,7 @@ explain_steps = Task(
         """
         unasked: it is never asked whether the first steps were right
             A cache that runs full is right until then. From some step on, all are wrong.
-        some: some steps are right and some are wrong, in whatever order
+        some: "runs full" is said wherever some steps are right and some wrong, in whatever order
             A cache that has run full stays full. Once wrong, always wrong.
         """,
     ),

@@ -190,6 +190,8 @@ class Task:
         blame where they are wrong.
     exact_dtype : bool
         Whether the task states the dtype, so that float64 for float32, or int32 for int64, is wrong.
+    pencil_note : str
+        What a function does that the pencil case hands over, in words that continue "in which".
     """
 
     name: str
@@ -203,6 +205,7 @@ class Task:
     compare: Callable[[dict[str, Plain], Plain], str | None] | None = None
     builds_on: tuple[str, ...] = ()
     exact_dtype: bool = False
+    pencil_note: str = ""
     functions: list[Mistake] = field(default_factory=list, init=False)
     made: Callable | None = field(default=None, init=False)
     factors: dict[str, dict[Any, Wrong]] = field(default_factory=dict, init=False)
@@ -232,7 +235,8 @@ class Task:
         return functools.lru_cache(maxsize=8)(self._new_cases)
 
     def _new_cases(self, seed: int) -> list[Case]:
-        first = [] if seed else [Case(self.pencil, "the pencil case")]
+        note = ", in which ".join(filter(None, ["the pencil case", self.pencil_note]))
+        first = [] if seed else [Case(self.pencil, note)]
         return first + self.drawn(seed)
 
     def mistake(self, label: str, *, hint: str, read: str) -> Callable[[Callable], Callable]:

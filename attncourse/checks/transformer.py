@@ -897,7 +897,7 @@ which_norm = Task(
     "which_norm",
     _which_norm,
     {
-        "layer": trace(lambda x: _standard(x + 0 * x)),
+        "layer": trace(lambda x: _standard(x + 2 * x.flip(-1))),
         "x": torch.tensor([[1.0, 3.0], [2.0, 6.0], [5.0, 1.0]], dtype=torch.float64),
     },
     _which_norm_cases,
@@ -909,7 +909,8 @@ which_norm = Task(
             "an MLP",
         ),
         _design_law(
-            "a block that gives the same for an input ten times as large has lost the input itself",
+            "a block that gives the same for an input ten times as large, and whose output is not "
+            "normalised, has overwritten its input",
             "overwritten",
             "an MLP",
         ),
@@ -933,8 +934,8 @@ which_norm = Task(
             There are four designs, and three of them do not normalise their output. What can you do with the
             output and the input together?
         difference: what is added to the input is not looked at
-            Two designs are told by the output of one call. For another one, look at how far the output is
-            from the input.
+            Post-norm shows in the output, and an overwritten input in a second call. For a third design,
+            take the input away from the output: is what is left normalised?
         size: whether something normalised is added is told from a larger input
             An MLP without biases gives ten times as much for ten times the input, and its normalised output
             is the same. Ask what has been added itself: is it normalised?
@@ -1777,9 +1778,8 @@ def _reads_on(inputs: Inputs, value: tuple[Tensor, Tensor]) -> str | None:
     for row, passage in enumerate(value[0].tolist()):
         start = row * inputs["length"]
         if passage != text[start : start + inputs["length"]]:
-            return (
-                f"in yours passage {row} begins with {passage[:2]}, and the text goes on with {text[start]}"
-            )
+            there = text[start : start + inputs["length"]]
+            return f"in yours passage {row} is {passage}, and the text has {there} there"
     return None
 
 
@@ -1819,7 +1819,8 @@ training_passages = Task(
             Between the last thing that a position sees and the one that it predicts, nothing is to be left
             out.
         rolled: the last position of each passage is to predict its first: each row goes round in a circle
-            `roll` puts what falls off the end at the beginning. What comes after the last token of a passage
+            `roll` puts what falls off at one end back in at the other. What comes after the last token of
+            a passage
             is known: where does it stand?
         end only: only the last position of a passage has a target
             A causal model predicts at every position at once, each from its own past. A passage of a hundred
@@ -1839,7 +1840,7 @@ training_passages = Task(
             that a row is a passage?
         one fewer: there is one passage fewer than the text has room for
             Try a text of `2 * length + 1` tokens on paper. How many passages fit?
-        one more: the number of passages is that of the inputs, and the last of them may lack a target
+        one more: the passages are counted as if the last token of the text had a target
             A text of exactly `2 * length` tokens has no target for its last token. How many tokens are needed
             for two passages?
         end: the passages are counted from the end of the text
@@ -1855,7 +1856,7 @@ training_passages = Task(
         """
         floats: the tokens become floating-point numbers
             Tokens are the numbers of letters or words, by which a row of a table is found.
-        stacked: input and targets come as one tensor
+        stacked: inputs and targets come as one tensor
             Asked for are two tensors, as a tuple.
         flat: the passages come one behind the other, in one dimension
             Each passage is a sequence of its own, so it has a row of its own.
@@ -2243,7 +2244,7 @@ blind_loss = Task(
             The loss is the mean of -ln of the chances: the natural logarithm.
         digits: the logarithm has the base 10
             The loss is the mean of -ln of the chances: the natural logarithm.
-        sign: the sign is missing
+        sign: the loss has the wrong sign
             The logarithm of a chance is negative, and the loss is minus that.
         chance: what comes back is a chance, and no loss
             The loss is -ln of a chance. How many words are equally likely, and what is the chance of each?
@@ -2372,21 +2373,24 @@ which_run = Task(
             0.01,
         ),
         _reading_law(
-            "as long as the loss falls, it is too early to say, wherever it stands",
+            "where few words are right and the loss is not near 0, it is too early to say more "
+            "as long as it falls",
             "transformer#letters-long",
             "unfinished",
             0.0,
             1.0,
         ),
         _reading_law(
-            "a loss that has come to rest at that of a decoder without the source is that of such a decoder",
+            "a loss that has come to rest at that of a decoder without the source is blind: "
+            "nothing comes from the source",
             MAP,
             "blind",
             0.02,
             1.0,
         ),
         _reading_law(
-            "a loss that has come to rest far above even that says that hardly anything has been learned",
+            "a loss that has come to rest far above that of a decoder without the source is stuck: "
+            "hardly anything has been learned",
             MAP,
             "stuck",
             0.0,
@@ -2456,8 +2460,9 @@ which_run = Task(
             has a loss near 0?
         blind and stuck: blind and stuck are exchanged
             Which of the two has learned what words look like, and so has the smaller loss?
+            (transformer#letters-in-order)
         never stuck: a loss at rest is called unfinished where it is high
-            Training for longer does not help where the loss no longer falls.
+            Training for longer does not help where the loss no longer falls. (transformer#letters-long)
         """,
     ),
 )

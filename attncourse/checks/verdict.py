@@ -228,7 +228,7 @@ def shown(value: Plain) -> str:
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value + 0.0:.4g}"  # no -0
     if isinstance(value, Foreign):
         return value.description
     if isinstance(value, Tensor) and value.dim() == 0:
@@ -277,7 +277,13 @@ def _block(picture: Picture) -> list[str]:
             "[" + " ".join(part.rjust(width) for part, width in zip(row, widths, strict=True)) + "]"
             for row in written
         ]
-    return lines
+    if _width(lines) > WIDTH and len(lines) == 2:
+        return [picture.title, *textwrap.wrap(lines[1], WIDTH)]
+    return (
+        lines
+        if _width(lines) <= WIDTH
+        else [picture.title, f"a tensor of shape {tuple(picture.value.shape)}"]
+    )
 
 
 def _width(block: Sequence[str]) -> int:

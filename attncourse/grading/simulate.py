@@ -131,21 +131,12 @@ def unfinished(source: str) -> str:
     assert isinstance(definition, ast.FunctionDef)
     last = definition.body[-1]
     lines = source.splitlines()[: last.lineno - 1]
-    for statement in _returns(definition):
-        if statement.lineno < last.lineno:
+    for statement in ast.walk(definition):
+        if isinstance(statement, ast.Return) and statement.lineno < last.lineno:
             lines[statement.lineno - 1] = lines[statement.lineno - 1][: statement.col_offset] + "pass"
             for number in range(statement.lineno, statement.end_lineno or 0):
                 lines[number] = ""
     return "\n".join([*lines, " " * last.col_offset + "pass  # TODO"])
-
-
-def _returns(node: ast.AST) -> Iterator[ast.Return]:
-    """The places where a function returns, but not those of functions inside it."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Return):
-            yield child
-        elif not isinstance(child, ast.FunctionDef | ast.ClassDef):
-            yield from _returns(child)
 
 
 def write(path: Path, files: Files) -> None:

@@ -299,7 +299,7 @@ def leaking_change__many_draws(layer, query, key, value, mask):
 def leaking_change__key_then_value(layer, query, key, value, mask):
     before = layer(query, key, value, mask)
     keys = [key[-1], 1e6 * query.mean(0), -1e6 * query.mean(0), 1e6 * query[1]]
-    values = [value[-1], value[-1] + 1e12]
+    values = [value[-1], value[-1] + 1e11]
     for new_key in keys:
         for new_value in values:
             k, v = key.clone(), value.clone()
