@@ -385,10 +385,15 @@ def test_what_a_reference_gives_is_known_for_each_task_by_itself(monkeypatch):
 
 
 def test_a_student_is_shown_the_innermost_of_their_own_lines():
-    source = "\n".join(
-        ["def deeper(n):", "    if n:", "        return deeper(n - 1)", "    return {}['lost']", ""]
-        + ["def softargmax(scores):", "    return deeper(200)"]
-    )
+    source = """
+def deeper(n):
+    if n:
+        return deeper(n - 1)
+    return {}['lost']
+
+def softargmax(scores):
+    return deeper(200)
+"""
     name = "<a cell>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     namespace = {}
