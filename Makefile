@@ -11,7 +11,13 @@ IN_VENV := . .venv/bin/activate &&
 # lab/ switches the instructor's part of nbgrader off; `jupyter lab` alone has it.
 AS_STUDENT := JUPYTER_CONFIG_PATH="$(CURDIR)/lab$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}"
 
-HOMEWORK := $(patsubst exercises/%,homework/%,$(wildcard exercises/*/*.ipynb))
+# The units that are taught, where not all are: UNITS="masking scaling", or else those of course.toml.
+# Other commands than lab find this out for themselves: make hands UNITS on to them.
+FROM_RULES = $(if $(wildcard course.toml),$(shell $(PYTHON) -c \
+  'import tomllib; print(*tomllib.load(open("course.toml", "rb")).get("units", []))'))
+ALL := $(patsubst exercises/%/,%,$(dir $(wildcard exercises/*/*.ipynb)))
+TAUGHT := $(or $(UNITS),$(FROM_RULES),$(ALL))
+HOMEWORK := $(foreach unit,$(TAUGHT),homework/$(unit)/$(unit).ipynb)
 
 .DEFAULT_GOAL := help
 .PHONY: help book pdf lab release kit grade test screenshots clean
@@ -21,7 +27,7 @@ help: ## show this list
 	@echo "Commands of the course on attention:"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-book: $(READY) ## build the book as HTML, and say where it is
+book: $(READY) ## build the book as HTML, or of some units: make book UNITS="masking multihead"
 	$(IN_VENV) jupyter-book build . -W -n --keep-going
 	@echo "The book is in $(CURDIR)/_build/html/index.html"
 
@@ -30,19 +36,19 @@ pdf: $(READY) ## build the book as one PDF, and say where it is (needs Chromium)
 	$(IN_VENV) python book/pdf.py _build/singlehtml/index.html _build/attention.pdf
 	@echo "The book is in $(CURDIR)/_build/attention.pdf"
 
-lab: $(FOR_LAB) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises
+lab: $(FOR_LAB) $(HOMEWORK) ## open JupyterLab on homework/, your own copy of the exercises, or some with UNITS=...
 	$(IN_VENV) $(AS_STUDENT) jupyter lab --LabApp.default_url=/lab/tree/homework
 
-release: $(READY) ## write exercises/ from solutions/, or some: make release UNITS="masking multihead"
+release: $(READY) ## write exercises/ from solutions/, or some with UNITS=...
 	$(IN_VENV) python -m attncourse.grading release $(UNITS)
 
-kit: book ## write what students get into attncourse-kit.zip; the exercises of some units with UNITS=...
+kit: book ## write what students get into attncourse-kit.zip, or of some units with UNITS=...
 	$(IN_VENV) python -m attncourse.grading kit $(UNITS)
 
 grade: $(READY) ## grade submitted/, or one unit of it: make grade UNIT=attention_operator
 	$(IN_VENV) python -m attncourse.grading $(UNIT) $(UNITS)
 
-test: $(READY) ## run the tests
+test: $(READY) ## run the tests, or without those of other units with UNITS=...
 	$(IN_VENV) pytest -n auto
 
 screenshots: $(READY) ## photograph JupyterLab, formgrader and report for the book (needs Chromium)

@@ -4,6 +4,7 @@ import functools
 import os
 import shutil
 import sysconfig
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -20,9 +21,39 @@ hypothesis.settings.register_profile("attncourse", deadline=None)
 hypothesis.settings.load_profile("attncourse")
 
 
-def pytest_collection_modifyitems(items):
-    """What takes long begins first, so that no core waits for it at the end."""
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_collection_modifyitems(config, items):
+    """What takes long begins first, so that no core waits for it at the end.
+
+    Of the units that are left out, by ``make test UNITS=...`` or in ``course.toml``, no test runs.
+    """
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    if (ROOT / "course.toml").exists() or os.environ.get("UNITS"):
+        from attncourse import checks
+        from attncourse.grading.rules import Unusable, taught
+
+        units = sorted(path.parent.name for path in ROOT.glob("solutions/*/*.ipynb"))
+        try:
+            out = set(units) - set(taught(ROOT, units))
+        except Unusable as reason:
+            raise pytest.UsageError(str(reason)) from None
+        tasks = {task.name for task in checks.tasks() if task.unit in out}
+        left = [item for item in items if belongs_to(item, out, tasks)]
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
+
+
+def belongs_to(item, units, tasks):
+    """Whether a test is about one of these units or tasks: by its file, its name or its parameters."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = [value.stem if isinstance(value, Path) else getattr(value, "name", value) for value in values]
+    return (
+        item.path.stem.removeprefix("test_") in units
+        or any(item.name.startswith(f"test_{unit}_") for unit in units)
+        or any(isinstance(name, str) and name in units | tasks for name in names)
+    )
 
 
 class TogetherWhereShared(LoadScopeScheduling):

@@ -170,3 +170,14 @@ def test_the_totals_are_the_sums_of_the_cards():
 def test_every_notebook_names_the_ways_through(unit):
     text = (ROOT / f"solutions/{unit}/{unit}.ipynb").read_text()
     assert "book/paths.md" in text
+
+
+@pytest.mark.parametrize("chapter", sorted(path.stem for path in ROOT.glob("book/*.md")))
+def test_what_is_in_another_chapter_is_named_with_it(chapter):
+    # Only then a book without that chapter can do without the link.
+    text = (ROOT / f"book/{chapter}.md").read_text()
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r"\]\(#?([\w-]+)\)|\{(?:eq|numref|ref|doc)\}`(?:[^<`]*<)?([\w-]+)>?`", prose)
+    here = r"^\({0}\)=|(?:name|label): *{0}$|^\$\$ \({0}\)"
+    for label in {one or other for one, other in links}:
+        assert re.search(here.format(label), text, re.MULTILINE), label

@@ -461,6 +461,10 @@ def test_the_pencil_case_shows_what_came_back_beside_what_was_expected():
     html = error.verdict.html()
     assert html.count("✗") == 4
     assert f'href="{link("attention_operator#rows-and-columns")}"' in html
+    # Where the book is without that chapter, there is nothing to lead to.
+    words = error.verdict.html(lambda passage: "")
+    assert "<a " not in words
+    assert "Read: attention_operator.html#rows-and-columns" in words
 
 
 def test_no_line_is_wider_than_what_jupyterlab_shows_beside_its_file_browser():

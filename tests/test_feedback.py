@@ -55,7 +55,7 @@ def answer_cell(source, comment=None):
 MESSAGE = "add: not right yet.\nRead: book/sums.html#adding\n<script>alert(1)</script>"
 
 
-def whole_page(book="", outside=True):
+def whole_page(book="", outside=True, units=()):
     """A page about a wrong answer, a right one and an essay that nobody has read yet."""
     failed = new_output("error", ename="CheckFailed", evalue=MESSAGE, traceback=[f"\x1b[1m{MESSAGE}\x1b[0m"])
     wrong = checks.attention.verdict(lambda query, key, value: query @ key.mT @ value)
@@ -73,7 +73,8 @@ def whole_page(book="", outside=True):
         ],
         metadata={"attncourse": {"checks": {"check_double": {"outside": outside}}}},
     )
-    exporter = FeedbackExporter(config=Config({"FeedbackExporter": {"book": book, "title": "This autumn"}}))
+    settings = {"book": book, "title": "This autumn", "units": list(units)}
+    exporter = FeedbackExporter(config=Config({"FeedbackExporter": settings}))
     names = {"notebook": "sums", "name": "Student One", "score": 1.5, "max_score": 6.0, "late_penalty": 0.5}
     names["marked"] = {"essay": False}
     return exporter.from_notebook_node(notebook, {"nbgrader": names})[0]
@@ -124,6 +125,15 @@ def test_passages_in_a_verdict_lead_to_the_book():
     links = [link["href"] for link in page.select(".verdict a")]
     assert links
     assert all(link.startswith(f"{BOOK}/book/attention_operator.html#") for link in links)
+
+
+def test_no_link_leads_to_a_unit_that_is_not_taught():
+    page = BeautifulSoup(whole_page(BOOK, units=["masking"]), "html.parser")
+    assert not page.select(".verdict a")
+    assert "Read: attention_operator.html#" in page.select_one(".verdict").text
+    assert page.find("a", href=f"{BOOK}/book/sums.html#adding")  # of no unit
+    other = BeautifulSoup(whole_page(BOOK, units=["attention_operator"]), "html.parser")
+    assert other.select(".verdict a")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

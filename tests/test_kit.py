@@ -142,8 +142,20 @@ def test_a_kit_of_some_units_has_only_their_exercises(tmp_path, monkeypatch, cap
     assert kit.main(kit_of) == 0
     with zipfile.ZipFile(tmp_path / "kit.zip") as archive:
         exercises = [name for name in archive.namelist() if "/exercises/" in name]
+        chapters = {name.rpartition("/")[2][:-3] for name in archive.namelist() if "/book/" in name}
+        texts = [
+            archive.read(name).decode()
+            for name in archive.namelist()
+            if re.search("/(exercises|book)/", name)
+        ]
         readme = archive.read(f"{kit.NAME}/README.md").decode()
     assert exercises == [f"{kit.NAME}/exercises/masking/masking.ipynb"]
+    assert chapters & {*UNITS, "paths", "glossary", "intro"} == {"masking", "glossary", "intro"}
+    for text in texts:
+        for name in {*UNITS, "paths"} - {"masking"}:
+            assert not re.search(rf"\]\([^)]*\b{name}\.(md|ipynb)", text), name
+    assert "way of three hours" not in texts[-1]
+    assert "about two hours in all." in texts[-1]
     assert readme.startswith("# Attention: a short course\n")
     assert kit.main(["no_such_unit", *kit_of[1:]]) == 1
     assert "there is no exercises/no_such_unit" in capsys.readouterr().err

@@ -6,9 +6,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import conftest
 import nbformat
 import pytest
+
+from attncourse import checks
+from attncourse.grading.rules import Unusable, taught
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attncourse"
@@ -88,6 +93,75 @@ def test_only_units_have_exercises():
 def test_nothing_lies_beside_a_notebook(unit, room):
     # nbgrader copies whatever lies there to the students.
     assert ours(ROOT / room / unit) == [f"{unit}.ipynb"]
+
+
+# --- some units only ---
+
+
+def test_of_units_that_are_left_out_no_test_runs(monkeypatch):
+    def item(name, file="test_some.py", **parameters):
+        return SimpleNamespace(
+            name=name,
+            path=ROOT / "tests" / file,
+            callspec=SimpleNamespace(params=parameters),
+            get_closest_marker=lambda marker: None,
+        )
+
+    stay = [
+        item("test_there_are_units"),
+        item("test_x", "test_masking.py"),
+        item("test_x", unit="masking", room="book"),
+        item("test_x", task="multihead_mask", width=390, names=["rotary"]),
+        item("test_masking_every_mask"),
+    ]
+    go = [
+        item("test_x", "test_positional.py"),
+        item("test_x", unit="positional", room="book"),
+        item("test_x", path=ROOT / "book/positional.md"),
+        item("test_x", task="rotary"),
+        item("test_x", task=checks.rotary.task),
+        item("test_positional_every_position"),
+    ]
+    items, told = [*go, *stay], []
+    hook = SimpleNamespace(pytest_deselected=lambda items: told.extend(items))
+    monkeypatch.setenv("UNITS", "masking")
+    conftest.pytest_collection_modifyitems(SimpleNamespace(hook=hook), items)
+    assert (items, told) == (stay, go)
+
+
+def test_a_unit_that_does_not_exist_is_a_sentence(monkeypatch):
+    monkeypatch.setenv("UNITS", "masking msking")
+    with pytest.raises(Unusable, match=r"UNITS names the unit 'msking': there are attention_operator, "):
+        taught(ROOT, UNITS)
+    monkeypatch.setenv("UNITS", "scaling masking")
+    assert taught(ROOT, UNITS) == ["masking", "scaling"]
+
+
+def copied(folder, *arguments):
+    """What `make lab` would copy."""
+    command = [
+        "make",
+        "--dry-run",
+        "-o",
+        ".venv/installed_for_lab",
+        "-f",
+        ROOT / "Makefile",
+        "lab",
+        *arguments,
+    ]
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return re.findall(r"^cp exercises/(\w+)/", said, re.MULTILINE)
+
+
+def test_of_units_that_are_left_out_there_is_no_homework(tmp_path):
+    (tmp_path / "exercises").symlink_to(ROOT / "exercises")
+    assert copied(tmp_path) == UNITS
+    assert copied(tmp_path, "UNITS=scaling masking") == ["scaling", "masking"]
+    (tmp_path / "course.toml").write_text('units = [\n  "masking",  # first\n  "scaling",\n]\n')
+    assert copied(tmp_path) == ["masking", "scaling"]
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        copied(tmp_path, "UNITS=msking")
+    assert "homework/msking/msking.ipynb" in error.value.stderr
 
 
 # --- imports ---

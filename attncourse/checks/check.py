@@ -119,7 +119,7 @@ def _someone_looks() -> bool:
 
 
 def _address(passage: str) -> str:
-    """Where a passage of the book is, seen from the notebook's folder."""
+    """Where a passage of the book is, seen from the notebook's folder; nothing, if it is not there."""
     page = passage.removeprefix("book/")
     up = ""
     for folder in (Path.cwd(), *Path.cwd().parents):
@@ -127,4 +127,4 @@ def _address(passage: str) -> str:
             if (folder / book / page.partition("#")[0]).is_file():
                 return f"{up}{book}/{page}"
         up += "../"
-    return passage
+    return ""

@@ -128,8 +128,10 @@ class Passage:
         words = f"<br>{html.escape(self.words)}" if self.words else ""
         passage = ""
         if self.read:
-            shown = html.escape(link(self.read).removeprefix("book/"))
-            passage = f'<br>Read: <a href="{html.escape(address(link(self.read)))}">{shown}</a>'
+            shown, place = html.escape(link(self.read).removeprefix("book/")), address(link(self.read))
+            passage = (
+                f'<br>Read: <a href="{html.escape(place)}">{shown}</a>' if place else f"<br>Read: {shown}"
+            )
         return f"<p><strong>{html.escape(self.sentence)}</strong>{words}{passage}</p>"
 
 

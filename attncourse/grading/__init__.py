@@ -57,3 +57,4 @@ def configure(c: Any) -> None:
     c.GenerateFeedback.exporter_class = f"{ours}.feedback.FeedbackExporter"
     said = rules.read(Path())
     c.FeedbackExporter.title, c.FeedbackExporter.book = said.title, said.book
+    c.FeedbackExporter.units = list(said.units)

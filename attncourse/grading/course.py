@@ -295,7 +295,7 @@ class Course:
         self._place(submission, "feedback", files, permissions)
 
     def _fingerprint(self, job: PageJob) -> str:
-        return fingerprint(job, self.rules.title, self.rules.book)
+        return fingerprint(job, self.rules.title, self.rules.book, *self.rules.units)
 
     def log(self, submission: Submission, lines: str) -> None:
         if lines:

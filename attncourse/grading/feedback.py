@@ -8,28 +8,49 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, pass_context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from nbconvert.exporters import HTMLExporter
 from nbconvert.exporters.exporter import Exporter
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
-from traitlets import Integer, Unicode
+from traitlets import Integer, List, Unicode
 
+from attncourse.checks.task import registry
 from attncourse.grading import sanitise
 from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.job import PageJob
 from attncourse.grading.repair import VERDICT
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-CHAPTER = re.compile(r'href="(?:\.\./)*book/(\w+)\.md(#[\w-]+)?"')
+CHAPTER = re.compile(r'<a( [^>]*?)href="(?:\.\./)*book/(\w+)\.md(#[\w-]+)?"([^>]*>)(.*?)</a>', re.DOTALL)
 PASSAGE = re.compile(r"book/[\w/]+\.html(?:#[\w-]+)?")
+LINK = re.compile(rf'<a href="({PASSAGE.pattern})">(.*?)</a>')
+
+
+def address_of(passage: str, book: str, units: Sequence[str]) -> str:
+    """Where a passage of the book is; nowhere, if its chapter is of a unit that is not one of these.
+
+    Parameters
+    ----------
+    passage : str
+        Such as ``book/masking.html#patterns``.
+    book : str
+        The address of the published book; without it, the passage is beside what names it.
+    units : sequence of str
+        The units that the book has; without any, all.
+    """
+    chapter = Path(passage.partition("#")[0]).stem
+    if units and chapter not in units and any(task.unit == chapter for task in registry.values()):
+        return ""
+    return f"{book.rstrip('/')}/{passage}" if book else passage
 
 
 @dataclass
@@ -84,6 +105,8 @@ class FeedbackExporter(HTMLExporter):
     book = Unicode("", help="the address of the published book; without it, links lead beside the page").tag(
         config=True
     )
+
+    units: Any = List(Unicode(), help="the units that the book has; without any, all").tag(config=True)
 
     environment_of_pages = Environment(loader=PackageLoader("attncourse.grading", "."), autoescape=True)
 
@@ -153,7 +176,7 @@ class FeedbackExporter(HTMLExporter):
         if cell.cell_type != "code":
             text = self.markdown2html({"cell": cell}, cell.source)
             # Beside the exercises lies the text of the chapters, beside this page at most the book.
-            return [Markup(CHAPTER.sub(lambda found: f'href="{self._address(_page(found))}"', text))]
+            return [Markup(CHAPTER.sub(self._chapter, text))]
         parts = [Markup("<pre><code>{}</code></pre>").format(cell.source)] if cell.source.strip() else []
         return parts + [self._shown(output, cell) for output in cell.get("outputs", ())]
 
@@ -183,7 +206,7 @@ class FeedbackExporter(HTMLExporter):
             for output in cell.outputs:
                 drawn = output.get("data", {}).get(VERDICT)
                 if isinstance(drawn, str):  # the other outputs say the same in words
-                    linked = PASSAGE.sub(lambda found: self._address(found[0]), drawn)
+                    linked = LINK.sub(lambda found: self._link(found[1], Markup(found[2])), drawn)
                     return [Markup(f'<div class="verdict">{linked}</div>')]
         texts = [_text(output) for output in cell.outputs if output.output_type != "execute_result"]
         return [self._message(text) for text in texts if text]
@@ -192,18 +215,19 @@ class FeedbackExporter(HTMLExporter):
         """The text of a check, in which passages of the book are links."""
         linked, end = Markup(""), 0
         for found in PASSAGE.finditer(text):
-            link = Markup('<a href="{}">{}</a>').format(self._address(found[0]), found[0])
-            linked += Markup("{}{}").format(text[end : found.start()], link)
+            linked += Markup("{}{}").format(text[end : found.start()], self._link(found[0], found[0]))
             end = found.end()
         return Markup('<pre class="message">{}{}</pre>').format(linked, text[end:])
 
-    def _address(self, passage: str) -> str:
-        return f"{self.book.rstrip('/')}/{passage}" if self.book else passage
+    def _link(self, passage: str, words: str) -> Markup:
+        """A link to a passage of the book, or the words alone if the book is without that chapter."""
+        address = address_of(passage, self.book, self.units)
+        return Markup('<a href="{}">{}</a>').format(address, words) if address else escape(words)
 
-
-def _page(chapter: re.Match[str]) -> str:
-    """The page of the book that is made from the text of a chapter."""
-    return f"book/{chapter[1]}.html{chapter[2] or ''}"
+    def _chapter(self, link: re.Match[str]) -> str:
+        """A link to the text of a chapter leads to the page that is made from it."""
+        address = address_of(f"book/{link[2]}.html{link[3] or ''}", self.book, self.units)
+        return f'<a{link[1]}href="{address}"{link[4]}{link[5]}</a>' if address else link[5]
 
 
 def _text(output: Any) -> str:

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import tomllib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import nbformat
@@ -19,6 +19,12 @@ import nbformat
 from attncourse.grading import rules
 
 NAME = "attncourse-kit"
+
+# The ways through the course are those of all its units: without one, what is said about them goes.
+WAYS = "paths"
+# A sentence with a link to them; in a notebook's JSON, a line is between quotation marks.
+ON_THE_WAYS = re.compile(rb' ?(?<![^\s"])[^."\n]*\[[^]]*\]\([^)]*\bpaths\.md[^)]*\)[^."\n]*\.')
+LINK = re.compile(rb"\[([^]]*)\]\((?:[\w./]*/)?(\w+)\.(?:md|ipynb)(?:#[\w-]+)?\)")
 
 README = """\
 # {title}
@@ -100,7 +106,7 @@ def files(course: Path, book: Path, units: Sequence[str] = ()) -> Iterator[tuple
     book : Path
         The built book. Where there is none, the kit has the text of the chapters only.
     units : sequence of str
-        Whose exercises to hand out; without any, those of all that are taught.
+        Whose exercises and chapters to hand out; without any, those of all that are taught.
 
     Raises
     ------
@@ -111,6 +117,7 @@ def files(course: Path, book: Path, units: Sequence[str] = ()) -> Iterator[tuple
     said = rules.read(course)
     there = sorted(path.parent.name for path in course.glob("exercises/*/*.ipynb"))
     units = sorted(units) or sorted(said.units) or there
+    left_out = set(there) - set(units)
     for unit in units:
         if unit not in there:
             raise Unfit(f"there is no exercises/{unit}: there are {', '.join(there)}")
@@ -128,12 +135,16 @@ def files(course: Path, book: Path, units: Sequence[str] = ()) -> Iterator[tuple
     for path in _visible(course / "attncourse"):
         if path.relative_to(course).parts[1] != "grading":
             yield path.relative_to(course).as_posix(), path.read_bytes()
+    if left_out:
+        left_out.add(WAYS)
+    left_out.add("instructors")
     for path in sorted(course.glob("book/*.md")):
-        yield f"book/{path.name}", path.read_bytes()
+        if path.stem not in left_out:
+            yield f"book/{path.name}", _without(path.read_bytes(), left_out)
     for unit in units:
         exercise = course / "exercises" / unit / f"{unit}.ipynb"
         _refuse_solutions(exercise, course / "solutions" / unit / f"{unit}.ipynb")
-        yield f"exercises/{unit}/{unit}.ipynb", _linked(exercise.read_bytes(), book)
+        yield f"exercises/{unit}/{unit}.ipynb", _linked(_without(exercise.read_bytes(), left_out), book)
     if built:
         for path in _visible(book):
             yield path.relative_to(book).as_posix(), path.read_bytes()
@@ -153,6 +164,17 @@ def _linked(notebook: bytes, book: Path) -> bytes:
         return b"../../book/%s.html" % found[1] if built else found[0]
 
     return re.sub(rb"\.\./\.\./book/(\w+)\.md\b", page, notebook)
+
+
+def _without(text: bytes, left_out: Collection[str]) -> bytes:
+    """A chapter or notebook whose links to what is left out are plain text, as in the book."""
+    if WAYS in left_out:
+        text = ON_THE_WAYS.sub(b"", text)
+
+    def plain(found: re.Match[bytes]) -> bytes:
+        return found[1] if found[2].decode() in left_out else found[0]
+
+    return LINK.sub(plain, text)
 
 
 def solutions(notebook: Path) -> list[str]:

@@ -2,7 +2,9 @@
 
 Everything in it may be left out::
 
-    title = "Attention, this autumn"       # on every page
+    title = "Attention, this autumn"       # on every page, and on the book
+    authors = "A. Teacher"                 # of this edition, at the foot of the book
+    logo = "logo.svg"                      # a picture beside the book's title
     book = "https://example.org/attention" # where the built book is published
     timezone = "Europe/Berlin"             # of all times here and on the learning platform
     units = ["attention_operator", "masking"]  # those that are taught; without this line, all
@@ -25,6 +27,7 @@ Everything in it may be left out::
 
 import datetime
 import math
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -63,6 +66,8 @@ class Rules:
     """What ``course.toml`` says: see the top of this file."""
 
     title: str = ""
+    authors: str = ""
+    logo: str = ""
     book: str = ""
     timezone: str = ""
     units: Sequence[str] = ()
@@ -133,6 +138,28 @@ def read(folder: Path, known: Sequence[str] | None = None) -> Rules:
     return _Reader(text, known).rules(said)
 
 
+def taught(folder: Path, known: Sequence[str]) -> list[str]:
+    """The units that book and tests are to have: those that ``UNITS`` names, or else the rules, or else all.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the course. ``UNITS`` is of the environment, where ``make book UNITS="masking scaling"``
+        puts it.
+    known : sequence of str
+        The names of all units.
+
+    Raises
+    ------
+    Unusable
+    """
+    named = os.environ.get("UNITS", "").split()
+    for unit in named:
+        if unit not in known:
+            raise Unusable(f"UNITS names the unit {unit!r}: there are {', '.join(known)}")
+    return sorted(named or read(folder, known).units or known)
+
+
 class _Reader:
     """Checks what was written, and says in which line it cannot be right."""
 
@@ -143,6 +170,8 @@ class _Reader:
     def rules(self, said: dict[str, Any]) -> Rules:
         expected = {
             "title": str,
+            "authors": str,
+            "logo": str,
             "book": str,
             "timezone": str,
             "units": list,

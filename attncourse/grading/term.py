@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
 
+from attncourse.grading.feedback import address_of
 from attncourse.grading.report import task_name
 from attncourse.grading.rules import Rules
 
@@ -141,7 +142,7 @@ class Term:
         return sorted(lost.items(), key=lambda item: (-item[1], item[0]))[:10]
 
     def address(self, passage: str) -> str:
-        return f"{self.rules.book.rstrip('/')}/{passage}" if self.rules.book else f"../_build/html/{passage}"
+        return address_of(passage, self.rules.book or "../_build/html", self.rules.units)
 
     def html(self) -> str:
         environment = Environment(loader=PackageLoader("attncourse.grading", "."), autoescape=True)

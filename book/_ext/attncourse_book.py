@@ -11,6 +11,7 @@
 - Pages load only those of the theme's scripts, styles and icons that they use.
 - Small corrections to the HTML, so that every page passes an accessibility check and works
   when it is opened as a file.
+- An edition may have some of the units only, and a title of its own: see edition.py.
 - The script of the interactive figures is loaded on the pages that have one.
 """
 
@@ -24,6 +25,7 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+import edition
 from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.utils import new_document
@@ -409,6 +411,7 @@ def forget_a_failed_build(app: Sphinx, exception) -> None:
 
 
 def setup(app: Sphinx) -> dict:
+    edition.setup(app)
     app.connect("config-inited", set_execution_cache)
     app.connect("env-before-read-docs", run_cells_side_by_side)
     app.connect("doctree-read", warn_of_undescribed_figures)
