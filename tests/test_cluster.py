@@ -62,6 +62,17 @@ def here(monkeypatch):
     return lambda *arguments: main(arguments)
 
 
+def graders_of(process):
+    """The processes that grade for this one: the nursery's children but for the zygote."""
+    nurseries = psutil.Process(process.pid).children()
+    return [
+        one
+        for nursery in nurseries
+        for one in nursery.children()
+        if "attncourse.grading.kernels.zygote" not in one.cmdline()
+    ]
+
+
 def run(course, *arguments, **options):
     return subprocess.run(
         [*COMMAND, *arguments],
@@ -179,6 +190,25 @@ def test_the_class_goes_on_where_it_was_killed(course):
         assert (course / "autograded" / student / UNIT / f"{UNIT}.ipynb").stat().st_mtime_ns == written
 
 
+def test_a_killed_nursery_is_replaced(course):
+    students = [f"student-{number}" for number in range(4)]
+    for student in students:
+        hand_in(course, student, {**RIGHT, "add": f"import time\ntime.sleep(0.2)\n{RIGHT['add']}"})
+    with subprocess.Popen(
+        [*COMMAND, "--workers", "2"], cwd=course, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stdout:
+            if line.startswith("[1/4]"):
+                break
+        [nursery] = psutil.Process(process.pid).children()
+        family = [nursery, *nursery.children(recursive=True)]
+        for one in family:
+            one.kill()
+        rest = process.stdout.read()
+    assert process.returncode == 0, rest
+    assert all_marks(course) == dict.fromkeys(students, MARKS)
+
+
 def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
     for number in range(4):
         hand_in(course, f"student-{number}", {**RIGHT, "add": "import time\ntime.sleep(600)"})
@@ -195,9 +225,9 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
     ) as process:
         assert "4 of 4" in process.stdout.readline()
         family = []
-        while sum("attncourse.grading.serving" in one.cmdline() for one in family) < 2:
+        while len(graders_of(process)) < 2:
             time.sleep(0.1)
-            family = psutil.Process(process.pid).children(recursive=True)
+        family = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         errors = process.stderr.read()
         assert process.wait() == 130
@@ -215,9 +245,10 @@ def test_nothing_listens_to_the_network_in_a_run_on_this_machine(course):
     ) as process:
         run = psutil.Process(process.pid)
         while process.poll() is None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                seen.update(graders_of(process))
             for one in [run, *run.children(recursive=True)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    seen.update({one.pid} if "attncourse.grading.serving" in one.cmdline() else ())
                     # What is connected was listened for.
                     open_to_others += one.net_connections("inet")
             time.sleep(0.3)

@@ -21,6 +21,7 @@ from attncourse.grading.course import LOG, Course, Marks
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
 from attncourse.grading.job import Failed, Graded, Job, NotGraded, Page, PageJob, Unit
 from attncourse.grading.kernels.provisioner import OPEN
+from attncourse.grading.nursery import Nursery
 from attncourse.grading.progress import Progress
 from attncourse.grading.report import Entry, Report, task_name
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return import_module(f"attncourse.grading.{arguments[0]}").main(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
+    if not options.scheduler:
+        Nursery.begin()
     course = Course.here(parser, options.isolation)
     units, known = course.chosen(options.units, parser), course.units()
     if not course.submitted.is_dir():

@@ -1,14 +1,12 @@
 """The `Grader`: a process that grades, seen from the process that gives it what to grade.
 
 It is what survives a submission that hangs nbgrader or kills it. This module does without nbgrader, which
-who only waits for a grader need not load; what runs on the other side is `serving`.
+who only waits for a grader need not load; what runs on the other side is `serving`, forked by `nursery`.
 """
 
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 import threading
 from multiprocessing.connection import Connection
 
@@ -16,6 +14,9 @@ import psutil
 
 from attncourse.grading import leftovers
 from attncourse.grading.job import Failed, Graded, Job, Limits, Page, PageJob, Unit
+from attncourse.grading.nursery import Nursery, kill_family
+
+_PATIENCE = 10  # seconds that the end of a process that was killed may take
 
 
 class Grader:
@@ -32,7 +33,7 @@ class Grader:
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: psutil.Process | None = None
         # nbgrader changes that of this process while it works.
         self._cwd = os.getcwd()
         self._stopped = False
@@ -67,8 +68,9 @@ class Grader:
     def close(self) -> None:
         """End the process and everything that it has started."""
         if self.process is not None:
-            kill_family(self.process.pid)
-            self.process.wait()
+            kill_family(self.process)
+            with contextlib.suppress(psutil.Error):
+                self.process.wait(_PATIENCE)
             self.process = None
             self.connection.close()
             self.folder.cleanup()
@@ -78,40 +80,28 @@ class Grader:
         with self._lock:
             self._stopped = True
             if self.process is not None:
-                kill_family(self.process.pid)
+                kill_family(self.process)
 
     def _be_ready(self) -> None:
         if self.process is None:
             self._start()
-            self.connection.recv()  # the limit is for grading only
 
     def _start(self) -> None:
+        folder = leftovers.Folder()
         here, there = socket.socketpair()
-        with here, there, self._lock:
+        connection = Connection(here.detach())
+        try:
+            with there:
+                if self._stopped:
+                    raise EOFError
+                Nursery.start_grader(there, cwd=self._cwd, tmpdir=folder.name)
+            process = psutil.Process(connection.recv())  # the limit is for grading only
+        except (EOFError, OSError, psutil.Error) as error:
+            connection.close()
+            folder.cleanup()
+            raise EOFError from error
+        with self._lock:
+            self.process, self.connection, self.folder = process, connection, folder
             if self._stopped:
+                kill_family(process)
                 raise EOFError
-            self.folder = leftovers.Folder()
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "attncourse.grading.serving", str(there.fileno())],
-                # One process for each core: more threads would only be in each other's way.
-                cwd=self._cwd,
-                env={"OMP_NUM_THREADS": "1", **os.environ, "TMPDIR": self.folder.name},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[there.fileno()],
-                # Ctrl-C is for the process that started this one.
-                start_new_session=True,
-            )
-            self.connection = Connection(here.detach())
-
-
-def kill_family(pid: int, *, but_itself: bool = False) -> None:
-    """Kill a process and everything that it has started."""
-    try:
-        process = psutil.Process(pid)
-        family = process.children(recursive=True)
-        for member in family if but_itself else [process, *family]:
-            member.kill()
-    except psutil.NoSuchProcess:
-        pass

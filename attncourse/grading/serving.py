@@ -1,22 +1,25 @@
-"""The process of a `Grader`: ``python -m attncourse.grading.serving FD`` grades what comes in on a socket."""
+"""What the process of a `Grader` does, after it was forked: it grades what comes in on a socket."""
 
 import os
 import queue
 import shutil
-import sys
 import threading
 from multiprocessing.connection import Connection
+from typing import NoReturn
 
+import psutil
+
+# What nbgrader is told by name to use, so that every grader has it from the start.
+from attncourse.grading import feedback, judging, repair, sanitise  # noqa: F401
 from attncourse.grading.autograding import outcome
-from attncourse.grading.grader import kill_family
 from attncourse.grading.job import Job, PageJob, Unit
+from attncourse.grading.nursery import kill_family
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int) -> NoReturn:
     """Grade until there is nobody to grade for, and end then, with all that was started."""
-    os.set_inheritable(descriptor, False)
     connection = Connection(descriptor)
-    connection.send("ready")
+    connection.send(os.getpid())
     jobs: queue.SimpleQueue[tuple[Unit, Job | PageJob]] = queue.SimpleQueue()
 
     def receive() -> None:
@@ -24,14 +27,10 @@ def main(descriptor: int) -> None:
             while True:
                 jobs.put(connection.recv())
         finally:
-            kill_family(os.getpid(), but_itself=True)
+            kill_family(psutil.Process(), but_itself=True)
             shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
             os._exit(0)
 
     threading.Thread(target=receive, daemon=True).start()
     while True:
         connection.send(outcome(*jobs.get()))
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -79,7 +79,11 @@ Job = Callable[[dict[str, Any], int], object]
 
 
 class Zygote:
-    """The grader's end: the zygote of this process, started when first needed and when it has died."""
+    """The grader's end: the zygote of this process, started when first needed and when it has died.
+
+    After a fork the child's is its parent's: whoever holds the socket can ask for a kernel, whose leash
+    brings all answers.
+    """
 
     _own: "Zygote | None" = None
     _lock = threading.RLock()
@@ -98,10 +102,24 @@ class Zygote:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._grader = os.getpid()
-        answer = self._socket.recv(_MOST)
-        #: Why it can jail nothing; empty if it can.
-        self.refusal = "" if answer == _READY else answer.decode() or "it ended while it started"
+
+    @functools.cached_property
+    def refusal(self) -> str:
+        """Why it can jail nothing; empty if it can."""
+        # It stays there, for all who hold the socket; and of those who wait to read, one would be woken.
+        self._state(select.POLLIN, None)
+        answer = self._socket.recv(_MOST, socket.MSG_PEEK)
+        return "" if answer == _READY else answer.decode() or "it ended while it started"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nobody listens any more."""
+        return bool(self._state(0, 0))
+
+    def _state(self, events: int, milliseconds: int | None) -> list[tuple[int, int]]:
+        poll = select.poll()
+        poll.register(self._socket, events)
+        return poll.poll(milliseconds)
 
     @staticmethod
     @functools.cache
@@ -124,11 +142,9 @@ class Zygote:
     @classmethod
     def get(cls) -> "Zygote":
         with cls._lock:
-            own = cls._own
-            # After a fork it is the parent's.
-            if own is None or own._grader != os.getpid() or own.process.poll() is not None:
-                own = cls._own = cls()
-            return own
+            if cls._own is None or cls._own.ended:
+                cls._own = cls()
+            return cls._own
 
     @classmethod
     def start_kernel(cls, request: dict[str, Any]) -> socket.socket:
