@@ -335,7 +335,7 @@ def test_the_term_report_can_be_read_by_everyone(browser, tmp_path, width, schem
     ("text", "words"),
     [
         ("title = ", "course.toml is not TOML: Invalid value (at end of document)"),
-        ("\nhouse = 1", "course.toml, line 2: house is not one of title, book"),
+        ("\nhouse = 1", "course.toml, line 2: house is not one of title, authors"),
         (
             "[late]\nper_day = -1",
             "course.toml, line 2: per_day is -1: expected a number that is not negative",
