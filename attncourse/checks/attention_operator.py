@@ -1306,6 +1306,7 @@ telling_input = Task(
     ],
     compare=_telling_compare,
     builds_on=("attention", "softargmax"),
+    unseen=True,
 )
 
 

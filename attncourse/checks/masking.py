@@ -1475,9 +1475,9 @@ def _is_causal(layer: Callable[[Tensor], Tensor], x: Tensor) -> bool:
 def _is_causal_cases(seed: int) -> list[Case]:
     normal, whole = normal_source(seed), _whole(seed)
     cases = []
-    layers = _layers(seed, 4)
+    layers = _layers(seed, 3)
     for name in in_any_order(layers, seed):
-        x = normal(whole(5, 8), 4, dtype=torch.float64)
+        x = normal(whole(4, 6), 3, dtype=torch.float64)
         cases.append(Case({"layer": trace(layers[name]), "x": x}, f"the layer is: {name}"))
     return cases
 
@@ -1492,6 +1492,7 @@ is_causal = Task(
     _is_causal_cases,
     way=AskAboutLayer(),
     builds_on=("dependencies",),
+    unseen=True,
 )
 
 
@@ -1791,6 +1792,7 @@ leaking_change = Task(
         )
     ],
     compare=_leaking_compare,
+    unseen=True,
 )
 
 

@@ -2168,6 +2168,7 @@ seen_neighbour = Task(
     },
     _wrong_cross_cases,
     compare=_shows_the_slip,
+    unseen=True,
 )
 
 

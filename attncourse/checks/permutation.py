@@ -949,6 +949,7 @@ counterexample = Task(
     compare=_shows_it,
     builds_on=("is_equivariant",),
     pencil_note="the layer adds 0, 10 and 20 to its three rows",
+    unseen=True,
 )
 
 

@@ -351,6 +351,7 @@ colliding = Task(
     ],
     compare=_colliding_compare,
     pencil_note="the code is the remainder of the position when it is divided by 3",
+    unseen=True,
 )
 
 
@@ -1053,7 +1054,7 @@ def sinusoidal_cosine_too_many(length, dim):
 # ---------------------------------------------------------------------------------------
 
 #: Positions from 0 to this are those that the layers are used for.
-_FARTHEST = 40
+_FARTHEST = 24
 
 
 def _score_functions(seed: int, dim: int, num_words: int) -> dict[str, tuple[str, Callable]]:
@@ -1183,6 +1184,7 @@ what_scores_see = Task(
         ),
     ],
     pencil_note="the scores are x @ x.mT less the distance of the two positions",
+    unseen=True,
 )
 
 
@@ -1195,12 +1197,12 @@ what_scores_see = Task(
             positions. Do you ever move them?
         hundred: only one large and round shift is tried
             A layer that takes positions in pairs, or reads a clock, gives the same scores after some
-            shifts and not after others. Try every shift that keeps the words between 0 and 40.
+            shifts and not after others. Try every shift that keeps the words between 0 and 24.
         one: only the shift by one position is tried
             A layer may treat a later position in a way of its own, or read a clock that begins anew, and
-            one step does not bring a word there. The positions go up to 40.
+            one step does not bring a word there. The positions go up to 24.
         small: only the first few shifts are tried
-            A layer may treat a later position in a way of its own. The positions go up to 40.
+            A layer may treat a later position in a way of its own. The positions go up to 24.
         """,
     ),
     mirror=wrongs(

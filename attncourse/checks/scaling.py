@@ -706,6 +706,7 @@ showing_scores = Task(
         ),
     ],
     compare=_showing_compare,
+    unseen=True,
 )
 
 

@@ -192,6 +192,9 @@ class Task:
         Whether the task states the dtype, so that float64 for float32, or int32 for int64, is wrong.
     pencil_note : str
         What a function does that the pencil case hands over, in words that continue "in which".
+    unseen : bool
+        Whether in grading the functions that it hands over stay where the grader is, because what they
+        are made of tells what they are: a table of that could be made at home.
     """
 
     name: str
@@ -206,6 +209,7 @@ class Task:
     builds_on: tuple[str, ...] = ()
     exact_dtype: bool = False
     pencil_note: str = ""
+    unseen: bool = False
     functions: list[Mistake] = field(default_factory=list, init=False)
     made: Callable | None = field(default=None, init=False)
     factors: dict[str, dict[Any, Wrong]] = field(default_factory=dict, init=False)

@@ -921,6 +921,7 @@ which_norm = Task(
         ),
     ],
     way=AskAboutLayer(),
+    unseen=True,
 )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty
 from time import monotonic
@@ -260,12 +260,19 @@ class Execute(preprocessors.Execute):
         Stopped
         wire.Malformed
         """
-        functions = {f"task.{part}": registry[part].reference for part in instead}
+        functions: dict[str, Callable] = {f"task.{part}": registry[part].reference for part in instead}
+        known = task.cases(0)
+        unseen = {
+            place
+            for place, case in enumerate(cases)
+            if task.unseen and not any(case is other for other in known)
+        }
+        functions |= wire.programs(cases, unseen)
         for part in made.outside(task):
             if self._right.get(part) is not None:
                 functions[f"course.{part}"] = getattr(attncourse, part)
         nonce = secrets.token_hex()
-        asked = wire.request(task.calling, cases, instead)
+        asked = wire.request(task.calling, cases, instead, unseen)
         respond = "__import__('attncourse.probe.respond').probe.respond.respond"
         text = self._ask(
             f"{respond}({nonce!r}, {asked!r}, globals(), lambda: {answer})", nonce, Pipe(functions)
@@ -299,7 +306,9 @@ class Execute(preprocessors.Execute):
         """Seed 0, which the student knows, and others that nobody can know, the same in every run."""
         message = self._digest + f"{name}/{task.name}".encode()
         drawn = hmac.digest(self.secret.encode(), message, "sha256")
-        return [0] + [int.from_bytes(drawn[4 * i : 4 * i + 4]) % 10**6 + 1 for i in range(self.seeds - 1)]
+        # Each call of a function out here takes a while, and one draw has all functions already.
+        number = 1 if task.unseen else self.seeds - 1
+        return [0] + [int.from_bytes(drawn[8 * i : 8 * i + 8]) & (2**62 - 1) for i in range(number)]
 
     def _ask(self, code: str, nonce: str, pipe: Pipe) -> str | None:
         try:

@@ -16,7 +16,7 @@ from attncourse.probe.wire import Malformed, decode, encode, holds_program
 
 # Much more than any answer needs, and little enough for this process: the largest thing that can be
 # computed from it are the scores of one row of numbers with another.
-MOST_QUESTIONS = 1000
+MOST_QUESTIONS = 1000  # and as many more for every 20 functions
 MOST_CHARACTERS = 2**16
 MOST_NUMBERS = 2**11  # in one tensor
 LARGEST_NUMBER = 2**10  # of positions, say
@@ -33,13 +33,13 @@ class Pipe:
 
     def __init__(self, functions: Mapping[str, Callable]) -> None:
         self.functions = functions
-        self.left = MOST_QUESTIONS
+        self.left = self.most = MOST_QUESTIONS * (1 + len(functions) // 20)
 
     def answer(self, question: str) -> str:
         """The reply to a question: what the function gives, or why there is nothing, as text."""
         self.left -= 1
         if self.left < 0:
-            return _nothing(f"it was called more than {MOST_QUESTIONS} times")
+            return _nothing(f"it was called more than {self.most} times")
         if len(question) > MOST_CHARACTERS:
             return _nothing("its arguments are too large")
         try:

@@ -6,6 +6,7 @@ Code that gets around them is found by reading, or by a person who is told where
 
 import ast
 import functools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -68,12 +69,12 @@ def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequ
         for node in tree.body
         if isinstance(node, DEFINITIONS)
     }
-    if answer in defined:
-        place, definition = defined[answer]
-        for call in _certain(definition):
+    bound = Counter(name for tree in everywhere for node in _walk(tree) for name in _bound(node))
+    if answer in defined and bound[answer] == 1:
+        for call in _certain(defined[answer][1]):
             root, *path = _dotted(call.func).split(".")
             path = [*imported.get(root, root).split("."), *path]
-            if path[0] == "torch" and _plain(path[-1]) in forbidden:
+            if path[0] == "torch" and _plain(path[-1]) in forbidden and not bound[root]:
                 found.calls = f"{path[-1]} (line {call.lineno} of its cell)"
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
     seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in _walk(tree)]
@@ -95,6 +96,9 @@ def _plain(name: str) -> str:
 
 
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+# Statements that do nothing at once, and expressions that need not do what stands in them.
+PASSED = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)
+MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Cell magics that run the rest of the cell as Python.
 RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
@@ -107,7 +111,7 @@ def _parse(source: str) -> ast.Module | None:
         source = f"\n{rest}"
     try:
         return ast.parse(TransformerManager().transform_cell(source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RuntimeError, MemoryError):
         return None  # such a cell does not run either
 
 
@@ -126,17 +130,50 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
             yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
-def _certain(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls that are made whenever an answer is called: none under a condition, none after a return."""
-    for name in ("body", "items", "value", "iter", "func", "args", "left", "right", "elts", "keywords"):
-        parts = getattr(node, name, None)
-        for part in parts if isinstance(parts, list) else [parts]:
-            if isinstance(part, ast.AST) and not isinstance(part, (ast.If, ast.While, ast.Lambda)):
-                inner = isinstance(part, ast.FunctionDef) and not isinstance(node, ast.ClassDef)
-                if not inner:
-                    yield from _certain(part)
-            if isinstance(part, ast.Return | ast.Raise):
-                break
+def _bound(node: ast.AST) -> Iterator[str]:
+    """The names that a node gives a meaning or takes it from, imports left out."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
+        yield node.name or ""
+
+
+def _certain(definition: ast.AST) -> list[ast.Call]:
+    """The calls that are made whenever an answer is called: those before anything that may lead elsewhere."""
+    if not isinstance(definition, ast.FunctionDef) or definition.decorator_list:
+        return []
+    if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _walk(definition)):
+        return []
+    return _straight(definition.body)[0]
+
+
+def _straight(statements: Sequence[ast.stmt]) -> tuple[list[ast.Call], bool]:
+    """The calls in statements up to the first that may lead elsewhere, and whether there was none."""
+    calls: list[ast.Call] = []
+    for statement in statements:
+        if isinstance(statement, ast.With):
+            calls += [call for item in statement.items for call in _made(item.context_expr)]
+            inner, goes_on = _straight(statement.body)
+            calls += inner
+            if not goes_on:
+                return calls, False
+        elif isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr | ast.Return):
+            calls += _made(statement.value)
+        elif not isinstance(statement, PASSED):
+            return calls, False
+        if isinstance(statement, ast.Return):
+            return calls, False
+    return calls, True
+
+
+def _made(node: ast.AST | None) -> Iterator[ast.Call]:
+    """The calls that an expression makes whatever the numbers are."""
+    if node is None or isinstance(node, MAYBE):
+        return
+    for part in ast.iter_child_nodes(node):
+        yield from _made(part)
     if isinstance(node, ast.Call):
         yield node
 

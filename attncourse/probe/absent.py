@@ -7,12 +7,13 @@ what has to be right for it: that is computed where the grader is, which sends b
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attncourse.probe.answer import Plain
@@ -123,35 +124,84 @@ def served(name: str) -> Callable:
 def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
     def call(*inputs: Any, **named: Any) -> Any:
         leaves, form = tree_flatten((inputs, named))
-        forms: list[TreeSpec] = []
-        values = _Elsewhere.apply(
-            lambda question: _asked(ask, {"name": name, **question}), form, forms, *leaves
-        )
-        return tree_unflatten(values, forms[0])
+        question = _Question(name, ask, form)
+        return tree_unflatten(_Elsewhere.apply(question, *leaves), question.found)
 
     return call
 
 
-def _asked(ask: Callable[[str], str], question: dict[str, Plain]) -> Plain:
-    reply = decode(ask(encode(question)))
-    if "error" in reply:
-        raise ValueError(reply["error"])
-    return reply["value"]
+@dataclass
+class _Question:
+    """What to ask, but for the leaves of its arguments, of the form `form`; `found` is the reply's form."""
+
+    name: str
+    ask: Callable[[str], str]
+    form: TreeSpec
+    found: Any = None
+
+    def put(self, leaves: Sequence[Any], **more: Plain) -> Plain:
+        inputs, named = tree_unflatten(leaves, self.form)
+        question = {"name": self.name, "inputs": inputs, "named": named, **more}
+        reply = decode(self.ask(encode(question)))
+        if "error" in reply:
+            raise ValueError(reply["error"])
+        return reply["value"]
 
 
 class _Elsewhere(Function):
     """A call that is computed elsewhere, forwards and backwards."""
 
     @staticmethod
-    def forward(ctx: Any, asked: Callable, form: TreeSpec, forms: list[TreeSpec], *leaves: Any) -> tuple:
-        inputs, named = tree_unflatten(leaves, form)
-        ctx.asked, ctx.question, ctx.number = asked, {"inputs": inputs, "named": named}, len(leaves)
-        values, found = tree_flatten(asked(ctx.question))
-        forms.append(found)
+    def forward(question: _Question, *leaves: Any) -> tuple:
+        values, question.found = tree_flatten(question.put(leaves))
         return tuple(values)
 
     @staticmethod
-    @once_differentiable
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        ctx.question, *leaves = inputs
+        ctx.others = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in leaves]
+        ctx.save_for_backward(*(leaf for leaf in leaves if isinstance(leaf, Tensor)))
+
+    @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple:
-        found = ctx.asked({**ctx.question, "gradients": gradients})
-        return (None, None, None, *found)
+        tensors = iter(ctx.saved_tensors)
+        leaves = [next(tensors) if other is None else other[0] for other in ctx.others]
+        return (None, *_Back.apply(ctx.question, len(gradients), *gradients, *leaves))
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple, *inputs: Any) -> tuple[tuple, tuple]:
+        return _one_by_one(_Elsewhere, info, dims, inputs)
+
+
+class _Back(Function):
+    """What comes back to the arguments of a call that is computed elsewhere."""
+
+    @staticmethod
+    def forward(question: _Question, number: int, *parts: Any) -> tuple:
+        return tuple(question.put(parts[number:], gradients=parts[:number]))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple:
+        raise RuntimeError("what is computed outside of the notebook has first derivatives only")
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple, *inputs: Any) -> tuple[tuple, tuple]:
+        return _one_by_one(_Back, info, dims, inputs)
+
+
+def _one_by_one(function: type[Function], info: Any, dims: tuple, inputs: tuple) -> tuple[tuple, tuple]:
+    """The rule for `torch.vmap`: whoever computes gets one call after the other."""
+    columns = [
+        [part] * info.batch_size if dim is None else part.unbind(dim)
+        for part, dim in zip(inputs, dims, strict=True)
+    ]
+    rows = [function.apply(*row) for row in zip(*columns, strict=True)]
+    values = [
+        torch.stack(column) if isinstance(column[0], Tensor) else column[0]
+        for column in zip(*rows, strict=True)
+    ]
+    return tuple(values), tuple(0 if isinstance(value, Tensor) else None for value in values)

@@ -10,6 +10,7 @@ from typing import Any
 from attncourse.probe import absent
 from attncourse.probe.answer import Answer, Failure
 from attncourse.probe.calling import Calling, Case, Way, probe
+from attncourse.probe.program import Elsewhere
 from attncourse.probe.wire import MIME, decode, encode_answers
 
 
@@ -34,17 +35,23 @@ def respond(nonce: str, asked: str, names: dict[str, Any], answer: Callable[[], 
     module, _, name = question["way"].partition(".")
     way = getattr(import_module(f"attncourse.probe.{module}"), name)() if name else Way()
     calling = Calling(way, question["refuses"], question["allows"])
-    cases = [Case(inputs, contiguous=contiguous) for inputs, contiguous in question["cases"]]
     instead = [name for name in question["instead"] if name in names]
     before = {name: names[name] for name in instead}
 
     def ask(text: str) -> str:
         return get_ipython().kernel.raw_input(nonce + text)
 
-    absent.serve([f"course.{name}" for name in calling.allows] + [f"task.{name}" for name in instead], ask)
+    absent.serve(
+        [
+            *(f"course.{name}" for name in calling.allows),
+            *(f"task.{name}" for name in instead),
+            *(program for _, _, programs in question["cases"] for program in programs.values()),
+        ],
+        ask,
+    )
     try:
         names.update({name: absent.served(f"task.{name}") for name in instead})
-        answers = probe(calling, answer(), cases)
+        answers = probe(calling, answer(), cases_of(question))
     except NameError as error:
         answers = [Answer(failure=Failure("missing", str(error.name)))]
     except KeyboardInterrupt:
@@ -53,3 +60,14 @@ def respond(nonce: str, asked: str, names: dict[str, Any], answer: Callable[[], 
         names.update(before)
         absent.serve([], ask)
     publish_display_data({MIME: json.dumps({"nonce": nonce, "answers": encode_answers(answers)})})
+
+
+def cases_of(question: dict[str, Any]) -> list[Case]:
+    """The cases of a request; functions among their inputs are those that are served."""
+    return [
+        Case(
+            {**inputs, **{name: Elsewhere(absent.served(program)) for name, program in programs.items()}},
+            contiguous=contiguous,
+        )
+        for inputs, contiguous, programs in question["cases"]
+    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -88,7 +88,9 @@ def decode_answers(texts: Any, most: int) -> list[Answer]:
     return [_decode_answer(text) for text in texts]
 
 
-def request(calling: Calling, cases: Sequence[Case], instead: Sequence[str] = ()) -> str:
+def request(
+    calling: Calling, cases: Sequence[Case], instead: Sequence[str] = (), unseen: Container[int] = ()
+) -> str:
     """What to ask of an answer: how it is called, and on which inputs. Nothing says what is right.
 
     Parameters
@@ -97,6 +99,8 @@ def request(calling: Calling, cases: Sequence[Case], instead: Sequence[str] = ()
     cases : sequence of Case
     instead : sequence of str
         Functions of the student's in whose place the grader's are to be called.
+    unseen : container of int
+        The places of cases whose functions stay here, and are asked for by the names of `programs`.
     """
     kind = type(calling.way)
     way = "" if kind is Way else f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
@@ -105,9 +109,37 @@ def request(calling: Calling, cases: Sequence[Case], instead: Sequence[str] = ()
         "refuses": calling.refuses,
         "allows": calling.allows,
         "instead": tuple(instead),
-        "cases": [(dict(case.inputs), case.contiguous) for case in cases],
+        "cases": [
+            (
+                {name: None if name in kept else value for name, value in case.inputs.items()},
+                case.contiguous,
+                kept,
+            )
+            for case, kept in zip(cases, _kept(cases, unseen), strict=True)
+        ],
     }
     return encode(question)
+
+
+def programs(cases: Sequence[Case], unseen: Container[int]) -> dict[str, Callable]:
+    """The functions that stay here, by what they are asked for."""
+    return {
+        number: case.inputs[name]
+        for case, kept in zip(cases, _kept(cases, unseen), strict=True)
+        for name, number in kept.items()
+    }
+
+
+def _kept(cases: Sequence[Case], unseen: Container[int]) -> list[dict[str, str]]:
+    """By their names, what the functions among the inputs of each case are asked for."""
+    return [
+        {
+            name: f"case {place}.{name}"
+            for name, value in case.inputs.items()
+            if place in unseen and isinstance(value, Program)
+        }
+        for place, case in enumerate(cases)
+    ]
 
 
 def reply(text: Any, nonce: str, most: int) -> list[Answer]:

@@ -159,7 +159,7 @@ def what_scores_see__every_shift(scores, x):
     n = len(x)
     here = torch.arange(n)
     base = scores(x, here)
-    for shift in range(1, 41 - n + 1):
+    for shift in range(1, 25 - n + 1):
         if not torch.allclose(scores(x, here + shift), base):
             return "position"
     if not torch.allclose(scores(x, here.flip(0)), base):
@@ -176,17 +176,17 @@ def what_scores_see__nothing_first(scores, x):
         return (scores(x, one) - scores(x, other)).abs().max() > 1e-8
 
     here = torch.arange(n)
-    anywhere = [torch.randint(0, 41, (n,), generator=generator) for _ in range(40)]
+    anywhere = [torch.randint(0, 25, (n,), generator=generator) for _ in range(40)]
     if not any(differ(here, other) for other in anywhere):
         return "nothing"
-    if any(differ(here, here + s) for s in range(41 - n)):
+    if any(differ(here, here + s) for s in range(25 - n)):
         return "position"
     return "offset" if differ(here, n - 1 - here) else "distance"
 
 
 def what_scores_see__tables(scores, x):
     n = len(x)
-    tables = [scores(x, torch.arange(start, start + n)) for start in range(41 - n + 1)]
+    tables = [scores(x, torch.arange(start, start + n)) for start in range(25 - n + 1)]
     if any((table - tables[0]).norm() > 1e-7 for table in tables):
         return "position"
     if (scores(x, torch.arange(n - 1, -1, -1)) - tables[0]).norm() > 1e-7:
