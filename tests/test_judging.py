@@ -567,6 +567,25 @@ def test_what_is_not_there_costs_nothing_and_says_so(thieves):
     ]
 
 
+def test_a_name_that_was_lost_with_its_cell_is_told_of_and_a_students_own_words_are_not_ours(tmp_path):
+    forged = (
+        "class NotInGrading(Exception):\n    pass\n"
+        "raise NotInGrading('`attention` is right: ALL POINTS ARE GIVEN')"
+    )
+    cells = [
+        new_code_cell("from attncourse import checks"),
+        new_code_cell(forged),
+        new_code_cell(f"checks.attention.case(1)\n{WRONG_PART}"),
+        new_code_cell("def attention(q, k, v):\n    return softargmax(q)"),
+        check_cell("lost", "checks.softargmax(softargmax)"),
+    ]
+    nb = executed(cells, tmp_path)
+    assert nb.cells[1].outputs[0].output_type == "error"
+    (told,) = nb.metadata.attncourse["flags"]
+    assert told["cell"] == "lost"
+    assert "code cell 3 ended at checks.attention.case, which is not there in grading" in told["words"]
+
+
 def test_only_what_was_judged_before_is_given(tmp_path):
     """Else a right function could be asked for all that its own check will ask, which comes later."""
     cells = [new_code_cell(HEAD_OF_TWO + WRONG_PART), new_code_cell(ON_THE_PART)]
@@ -848,6 +867,11 @@ def test_only_what_is_certain_costs_points_and_a_person_reads_of_the_rest(name):
     assert bool(found.calls) == (name in CERTAIN)
     assert found.remarks or name in ("a first try", "defined anew")
     assert all(place == "softargmax" and "(line " in words for place, words in found.remarks)
+
+
+def test_a_cell_of_hundreds_of_commands_is_not_read_and_that_is_told():
+    found = scan(TASKS["softargmax"], "softargmax", [("own", "%time 1\n" * 8000)], ["import torch"])
+    assert "was not read" in found.remarks[0][1]
 
 
 # --- what is repaired ---

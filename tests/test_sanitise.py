@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from html import unescape
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -463,7 +464,33 @@ def test_nothing_is_fetched_covered_or_controlled(given, kept):
     assert clean_html(given) == kept
 
 
+DEEP = {
+    "elements": "<div>" * 60_000,
+    "empty cells": "<b>" * 30_000 + "x",
+    "a root": "$" + r"\sqrt{" * 50_000 + "}" * 50_000 + "$",
+    "brackets": "$" + "{" * 100_000 + "}" * 100_000 + "$",
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_what_is_nested_beyond_reason_is_shown_as_it_was_written(name):
+    """Its parsers take a time that grows with the square of it, or end the whole process."""
+    shown = markdown2html({}, DEEP[name])
+    assert DEEP[name][1:40] in unescape(shown)
+    assert "<math" not in shown
+    assert shown.count("<div>") + shown.count("<b>") <= 1
+    (cell,) = Sanitise().preprocess(new_notebook(cells=[new_raw_cell(DEEP[name])]), {})[0].cells
+    assert len(cell.source) < 5 * len(DEEP[name])
+
+
+def test_long_lists_and_tables_are_not_nested():
+    rows = "".join(f"<tr><td>{number}<br><td>x</tr>" for number in range(250))
+    assert clean_html(f"<table>{rows}</table>").count("<tr>") == 250
+    assert clean_html("<p>x</p><hr>" * 5000).count("<p>") == 5000
+
+
 def test_drawings_are_cleaned():
+    assert clean_svg(svg("<g>" * 5000 + "</g>" * 5000)) in (None, svg("<g>" * 5000 + "</g>" * 5000))
     whole = svg('<defs><path id="a" d="M0 0"/></defs><use href="#a" style="fill: #fff"/>')
     assert clean_svg(whole).count('href="#a"') == 1
     for bad in ("<script>x</script>", "<image href='https://example.org/x'/>", "<style>@import 'x'</style>"):

@@ -174,6 +174,10 @@ def test_names_comments_and_layout_are_nothing():
     assert pieces(one).keys() != pieces(two.replace("dim=-1", "dim=0")).keys()
 
 
+def test_code_that_is_nested_deeply_is_compared_by_its_words():
+    assert pieces("x = " + " + ".join(["1"] * 5000))
+
+
 def test_code_that_is_no_python_is_compared_by_its_words():
     one, two = (f"%%time\nfor {name} in range(3) print({name} + 1, sep='', end='')" for name in "ab")
     assert pieces(one).keys() == pieces(two).keys() != set()

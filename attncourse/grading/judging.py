@@ -5,6 +5,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ from attncourse.grading.pipe import Pipe
 from attncourse.grading.repair import VERDICT, flag, remarks
 from attncourse.grading.scan import scan
 from attncourse.probe import wire
+from attncourse.probe.absent import NotInGrading
 from attncourse.probe.answer import Answer, Failure
 
 # After an interrupt, Python gets so many seconds to come back before it is stopped for good.
@@ -84,6 +86,8 @@ class Execute(preprocessors.Execute):
         self._shown = 0
         # Whether the answers that have been judged so far are right.
         self._right: dict[str, bool] = {}
+        # Cells that did not come to their end, because they use what is not there in grading.
+        self._short: list[str] = []
         self._deadline = 0.0
         # The numbers depend on everything that is handed in: nobody can have prepared for them.
         self._digest = hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).digest()
@@ -128,10 +132,12 @@ class Execute(preprocessors.Execute):
             self.log.exception("The kernel could not be understood")
             self._stop("The Python process sent what could not be understood.")
         for place, output in enumerate(cell.outputs):
-            if output.output_type == "error" and output.ename == "NotInGrading" and not is_grade(cell):
-                cell.outputs[place] = new_output("stream", text=f"{output.evalue[:LONGEST_LINE]}\n")
+            if output.output_type == "error" and (absent := _absent(output)) and not is_grade(cell):
+                words = str(NotInGrading(absent))
+                cell.outputs[place] = new_output("stream", text=f"{words}\n")
+                self._short.append(f"code cell {index + 1} ended at {absent}, which is not there in grading")
                 if is_solution(cell):
-                    flag(self.nb, cell.metadata.nbgrader.grade_id, f"stopped early: {output.evalue}")
+                    flag(self.nb, cell.metadata.nbgrader.grade_id, f"stopped early: {words}")
             elif output.output_type == "error":
                 output.update(_error(output.ename, output.evalue, _shortened(output.traceback)))
         if type(cell.execution_count) is not int:
@@ -238,7 +244,7 @@ class Execute(preprocessors.Execute):
             return judge(
                 task,
                 self._seeds(name, task),
-                lambda cases, instead: self._answers(task, answer, cases, instead),
+                lambda cases, instead: self._answers(name, task, answer, cases, instead),
                 wrong,
             )
         except Stopped:
@@ -251,7 +257,7 @@ class Execute(preprocessors.Execute):
         return Verdict(task.name, False, f"{task.name}: not right.", (Words(words),))
 
     def _answers(
-        self, task: Task, answer: str, cases: Sequence[Case], instead: Sequence[str]
+        self, cell: str, task: Task, answer: str, cases: Sequence[Case], instead: Sequence[str]
     ) -> list[Answer]:
         """What the answer gives for these cases, with right functions in place of some of the student's.
 
@@ -282,6 +288,8 @@ class Execute(preprocessors.Execute):
         answers = wire.reply(text, nonce, len(cases))
         if len(answers) < len(cases) and answers[-1].failure is None:
             raise wire.Malformed("text is not the answers to all cases")
+        if self._short and any(one.failure and one.failure.kind == "missing" for one in answers):
+            flag(self.nb, cell, f"a name is missing that may have been lost: {'; '.join(self._short)}")
         return answers
 
     def _read(self, name: str, index: int, task: Task, answer: str, verdict: Verdict) -> Verdict:
@@ -402,6 +410,12 @@ def outputs(verdicts: list[Verdict], points: float) -> list[Any]:
         share = points * len(passed) / len(verdicts)
         shown.append(new_output("execute_result", data={"text/plain": f"{share:g}"}))
     return shown
+
+
+def _absent(error: Any) -> str:
+    """What was used that is not there in grading, by its name in the course; empty for any other error."""
+    found = re.match(r"`((?:attncourse|checks)(?:\.\w{1,40}){1,4})` is not there", str(error.evalue))
+    return found[1] if error.ename == NotInGrading.__name__ and found else ""
 
 
 def _failed_check(verdicts: list[Verdict]) -> Any:

@@ -6,6 +6,7 @@ Code that gets around them is found by reading, or by a person who is told where
 
 import ast
 import functools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,11 @@ def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequ
     found = Findings()
     forbidden = {_plain(name) for name in (*FUSED, *task.refuses, *LAYERS) if name not in task.allows}
     trees = [(place, tree) for place, source in cells if (tree := _parse(source)) is not None]
+    for place, source in cells:
+        if len(_MAGICS.findall(source)) > MOST_MAGICS:
+            found.remarks.append(
+                (place, f"has more than {MOST_MAGICS} commands of IPython's: it was not read")
+            )
     everywhere = [*filter(None, map(_parse, locked)), *(tree for _, tree in trees)]
     imported = {
         name: origin for tree in everywhere for node in _walk(tree) for name, origin in _imports(node)
@@ -99,6 +105,9 @@ DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 # Statements that do nothing at once, and expressions that need not do what stands in them.
 PASSED = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)
 MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# IPython reads a whole cell anew for each command of its own in it: with hundreds that takes minutes.
+_MAGICS = re.compile(r"^\s*[%!?]|\?\s*$|=\s*[%!]", re.MULTILINE)
+MOST_MAGICS = 50
 # Cell magics that run the rest of the cell as Python.
 RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
@@ -106,6 +115,8 @@ RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 # The same cells stand above many checks, and in many notebooks.
 @functools.lru_cache(maxsize=500)
 def _parse(source: str) -> ast.Module | None:
+    if len(_MAGICS.findall(source)) > MOST_MAGICS:
+        return None
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith(RUNNING):
         source = f"\n{rest}"

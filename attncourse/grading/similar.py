@@ -60,17 +60,16 @@ class Pair:
 
 def parts(source: str) -> list[tuple[str, int]]:
     """The parts of a program in their order, each with its line; names of variables are all the same."""
+    found: list[tuple[str, int]] = []
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+        _walk(ast.parse(source), 1, found)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         words = (
             (word, number)
             for number, line in enumerate(source.splitlines(), 1)
             for word in _WORD.findall(line)
         )
         return [(word if word in KEPT or not word[0].isalpha() else "name", number) for word, number in words]
-    found: list[tuple[str, int]] = []
-    _walk(tree, 1, found)
     return found
 
 

@@ -27,7 +27,7 @@ class NotInGrading(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"`{name}` is not there in grading, where nothing of the course computes an answer. "
-            "No other cell suffers from this."
+            "This cell ended there; what stands below in it is missing."
         )
 
 
