@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from typing import NoReturn
 
 import psutil
+from sqlalchemy import Engine, event
 
 # What nbgrader is told by name to use, so that every grader has it from the start.
 from attncourse.grading import feedback, judging, repair, sanitise  # noqa: F401
@@ -18,6 +19,8 @@ from attncourse.grading.nursery import kill_family
 
 def main(descriptor: int) -> NoReturn:
     """Grade until there is nobody to grade for, and end then, with all that was started."""
+    # The databases of this process are its own, and are gone with it: nothing has to reach the disk.
+    event.listen(Engine, "connect", lambda database, _: database.execute("PRAGMA synchronous = OFF"))
     connection = Connection(descriptor)
     connection.send(os.getpid())
     jobs: queue.SimpleQueue[tuple[Unit, Job | PageJob]] = queue.SimpleQueue()

@@ -125,9 +125,9 @@ def trace(function: Callable) -> Program:
     """
     from torch import fx
 
-    graph = fx.symbolic_trace(function)
+    tracer = fx.Tracer()
     steps = []
-    for node in graph.graph.nodes:
+    for node in tracer.trace(function).nodes:
         step: dict[str, Any] = {"name": node.name, "target": "", "arguments": (), "named": {}}
         step["arguments"] = tuple(map(_written, node.args))
         step["named"] = {key: _written(part) for key, part in node.kwargs.items()}
@@ -135,7 +135,7 @@ def trace(function: Callable) -> Program:
             step["kind"] = "input"
         elif node.op == "get_attr":
             step["kind"] = "constant"
-            step["value"] = getattr(graph, str(node.target)).detach().clone()
+            step["value"] = getattr(tracer.root, str(node.target)).detach().clone()
         elif node.op == "call_method":
             step |= {"kind": "method", "target": node.target}
         elif node.op == "call_function":
