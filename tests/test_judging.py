@@ -5,6 +5,7 @@ import contextlib
 import copy
 import json
 import math
+import os
 import string
 import subprocess
 import sys
@@ -453,6 +454,17 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path, monkeypatch):
     assert "did not let itself be interrupted" in text_of(nb, "later")
     (told,) = nb.metadata.attncourse["flags"]
     assert told["words"].startswith("not run to its end: Your function did not come to an end")
+
+
+def test_on_a_busy_machine_there_is_more_time(tmp_path, monkeypatch):
+    slow = "import time\ndef slow(q, k, v):\n    time.sleep(0.1)\n    return good(q, k, v)"
+    cells = [new_code_cell(HEAD), new_code_cell(slow), check_cell("slow", "checks.attention(slow)")]
+    marks = {}
+    for load in (0.0, 1e6):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert judging.slowness() == (judging.MOST_SLOW if load else 1)
+        marks[load] = mark(executed(cells, tmp_path, timeout=2), "slow")
+    assert marks == {0.0: 0, 1e6: 2}
 
 
 # --- what a submission can call: nothing that computes its answers ---
