@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -23,7 +24,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 UNIT = "attention_operator"
 TEACHER, STUDENT = "teacher", "student-01"
-HUB, TOKEN = "http://127.0.0.1:18000", "a-token-of-this-trial"
+TOKEN = "a-token-of-this-trial"
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+HUB, PORT, PROXY = f"http://127.0.0.1:{free_port()}", free_port(), f"http://127.0.0.1:{free_port()}"
 
 FOR_EVERYONE = """
 c = get_config()
@@ -36,8 +46,8 @@ import os, sys
 
 c = get_config()
 c.JupyterHub.bind_url = {hub!r}
-c.JupyterHub.hub_port = 18081
-c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:18001"
+c.JupyterHub.hub_port = {port}
+c.ConfigurableHTTPProxy.api_url = {proxy!r}
 c.JupyterHub.db_url = "sqlite:///{work}/hub.sqlite"
 c.JupyterHub.cookie_secret_file = "{work}/cookies"
 c.JupyterHub.authenticator_class = "dummy"
@@ -109,7 +119,7 @@ def trial(work):
     prepare(work)
     python = sys.executable
     os.environ["PATH"] = f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
-    (work / "hub.py").write_text(CONFIG.format(work=work, hub=HUB, token=TOKEN))
+    (work / "hub.py").write_text(CONFIG.format(work=work, hub=HUB, port=PORT, proxy=PROXY, token=TOKEN))
     with (work / "hub.log").open("w") as log:
         hub = subprocess.Popen(
             [python, "-m", "jupyterhub", "-f", work / "hub.py"], cwd=work, stdout=log, stderr=log
