@@ -751,7 +751,8 @@ def test_the_pipe_comes_to_an_end():
 @given(JSON)
 def test_whatever_is_asked_is_answered(value):
     for question in (json.dumps(value), wire.encode({"name": "f", "inputs": str(value), "named": {}})):
-        assert "error" in wire.decode(Pipe({"f": len}).answer(question))
+        (kind,) = wire.decode(Pipe({"f": len}).answer(question))
+        assert kind == "error" or (kind == "value" and len(str(value)) == 1)
 
 
 # --- the secret ---

@@ -115,7 +115,7 @@ class Execute(preprocessors.Execute):
         self._begun = self._begun or monotonic()
         if "isolation" not in self._remarks:
             self._remarks["isolation"] = getattr(self.km.provisioner, "isolation", "process")
-        if not self._stopped and monotonic() > self._end(self._begun):
+        if not self._stopped and monotonic() > self._end_of_all():
             self._stop(f"The notebook took longer than {self.notebook_timeout} seconds.")
         if is_grade(cell) and not is_solution(cell):
             self._grade(cell, index)
@@ -180,10 +180,13 @@ class Execute(preprocessors.Execute):
 
     def _end(self, begun: float, cell: Any = None) -> float:
         """When what began then is to have come to its end, on a machine as busy as this one was meanwhile."""
-        self._slow = max(self._slow, slowness())
+        whole = self._end_of_all()
         own = super()._get_timeout(cell)
-        whole = self._begun + self.notebook_timeout * self._slow
         return min(begun + own * self._slow, whole) if own else whole
+
+    def _end_of_all(self) -> float:
+        self._slow = max(self._slow, slowness())
+        return self._begun + self.notebook_timeout * self._slow
 
     def _stop(self, reason: str) -> None:
         self._stopped = reason
