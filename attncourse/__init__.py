@@ -32,6 +32,16 @@ from attncourse.scaling import (
     partial_attention,
 )
 from attncourse.transformer import Transformer, TransformerBlock
+from attncourse.vision import (
+    VisionTransformer,
+    attention_distance,
+    attention_rollout,
+    grid_encoding,
+    grid_positions,
+    patchify,
+    rotary_2d,
+    unpatchify,
+)
 
 __all__ = [
     "KeyValueCache",
@@ -40,16 +50,21 @@ __all__ = [
     "PartialAttention",
     "Transformer",
     "TransformerBlock",
+    "VisionTransformer",
     "additive_attention",
     "additive_mask",
     "alibi_bias",
     "alibi_slopes",
     "attention",
+    "attention_distance",
+    "attention_rollout",
     "attention_weights",
     "binary_encoding",
     "boolean_mask",
     "causal_mask",
     "chunked_attention",
+    "grid_encoding",
+    "grid_positions",
     "head_importance",
     "influence",
     "inverted_mask",
@@ -60,9 +75,12 @@ __all__ = [
     "merge_partials",
     "padding_mask",
     "partial_attention",
+    "patchify",
     "permute",
     "rotary",
+    "rotary_2d",
     "sinusoidal_encoding",
     "softargmax",
     "split_heads",
+    "unpatchify",
 ]

@@ -196,6 +196,8 @@ def may_import(module):
         "checks": MODELS | {"__init__", "_require", "checks", "probe"},
         "grading": {"__init__", "checks", "grading", "probe"},
         "toy": {"_require", "_runs", *CHAIN, "positional", "toy"},
+        "vision": {"_require", *CHAIN, "positional"},
+        "digits": {"_require", "_runs", "permutation", "vision", "digits"},
         "letters": {"_require", "_runs", *CHAIN, "positional", "letters"},
         **{name: {"_require", *CHAIN[:index]} for index, name in enumerate(CHAIN)},
     }.get(module, {"_require", *CHAIN})
