@@ -382,6 +382,9 @@ class VisionTransformer(nn.Module):
         self.b_patch = nn.Parameter(torch.zeros(model_dim))
         self.class_token = nn.Parameter(0.02 * torch.randn(model_dim))
         self.encoding = LearnedEncoding(rows * columns, model_dim) if positions == "learned" else None
+        if self.encoding is not None:
+            # About as large as the tokens of patches: where it starts near zero, it is learned far more slowly.
+            nn.init.normal_(self.encoding.table, std=0.3)
         self.blocks = nn.ModuleList(
             TransformerBlock(model_dim, num_heads, hidden_dim, norm="pre", dropout_p=dropout_p)
             for _ in range(num_blocks)

@@ -16,6 +16,7 @@ from attncourse.digits.data import (
     digits,
     one_order,
     reordered,
+    shifted,
 )
 from attncourse.digits.models import MODELS, make_model
 from attncourse.digits.results import RESULTS, Result, evaluate, results, save, share_right
@@ -40,5 +41,6 @@ __all__ = [
     "results",
     "save",
     "share_right",
+    "shifted",
     "train",
 ]

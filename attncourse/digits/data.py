@@ -54,6 +54,27 @@ def digits() -> tuple[Digits, Digits]:
     return Digits(images[known], labels[known]), Digits(images[held_out], labels[held_out])
 
 
+def shifted(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Each picture moved by at most one pixel up or down, left or right, with paper where nothing was.
+
+    Parameters
+    ----------
+    images : Tensor, shape (num_images, 1, 8, 8)
+    generator : torch.Generator, optional
+        Where the moves come from; PyTorch's if not given.
+
+    Returns
+    -------
+    Tensor, the shape of `images`
+    """
+    size, num_images = IMAGE_SIZE, len(images)
+    padded = torch.nn.functional.pad(images, (1, 1, 1, 1)).squeeze(1)  # (num_images, 10, 10)
+    starts = torch.randint(3, (2, num_images, 1), generator=generator)
+    row, column = starts + torch.arange(size)  # (num_images, 8) each
+    which = torch.arange(num_images)[:, None, None]
+    return padded[which, row.unsqueeze(2), column.unsqueeze(1)].unsqueeze(1)
+
+
 def one_order() -> Tensor:
     """The order that all pictures share where it is "one", (16,)."""
     return torch.randperm(NUM_PATCHES, generator=torch.Generator().manual_seed(_ORDER_SEED))
