@@ -20,6 +20,7 @@ from attncourse.masking import causal_mask, influence, local_mask
 from attncourse.permutation import permute
 from attncourse.positional import binary_encoding, sinusoidal_encoding
 from attncourse.scaling import merge_partials, partial_attention
+from attncourse.vision import attention_rollout
 
 __all__ = [
     "attention_operator",
@@ -30,6 +31,7 @@ __all__ = [
     "positional",
     "scaling",
     "transformer",
+    "vision",
 ]
 
 
@@ -441,6 +443,89 @@ def transformer(words: Sequence[str]) -> HTML:
         "masks": {name: mask.int().tolist() for name, mask in masks.items()},
     }
     return _element("transformer", given, [table])
+
+
+def vision(names: Sequence[str], images: Tensor, weights: Tensor, falls: Tensor) -> HTML:
+    """Let the reader choose a digit, a block, a head and who asks, and see where it looks.
+
+    Parameters
+    ----------
+    names : sequence of str, length num_images
+    images : Tensor, shape (num_images, height, width)
+        From 0, paper, to 1, ink.
+    weights : Tensor, shape (num_images, num_blocks, num_heads, 17, 17)
+        The attention of a model; token 0 is the class token, the others are patches in 4 rows of 4.
+        The page gets them in thousandths.
+    falls : Tensor, shape (num_images, 16)
+        By how much the chance of what the model says falls when a patch is erased.
+
+    Returns
+    -------
+    IPython.display.HTML
+        For the first digit, the last block and its first head, as the class token asks.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit each other.
+    """
+    num_images, num_blocks = weights.shape[:2]
+    if weights.shape[3:] != (17, 17) or falls.shape != (num_images, 16) or len(images) != num_images:
+        raise ValueError(
+            f"weights has shape {tuple(weights.shape)}, falls {tuple(falls.shape)} and images "
+            f"{tuple(images.shape)}: expected (num_images, num_blocks, num_heads, 17, 17), (num_images, 16) "
+            "and (num_images, height, width)"
+        )
+    weights = weights.double().round(decimals=3)
+    rolled = attention_rollout(list(weights.unbind(1))).round(decimals=3)  # (num_images, 17, 17)
+    row = weights[0, -1, 0, 0]  # (17,)
+    rows = [(str(r), [_share(weight) for weight in row[1 + 4 * r : 5 + 4 * r]]) for r in range(4)]
+    foot = ("class token", [_share(row[0]), *[_cell("")] * 3])
+    caption = f"The class token asks, block {num_blocks - 1}, head 0"
+    table = _table("looks", caption, [["row", "0", "1", "2", "3"]], rows, foot)
+
+    def squares(name: str, numbers: Tensor, left: int) -> str:
+        """A map of 96 x 96, one square for each number."""
+        sides = 96 / numbers.shape[1], 96 / numbers.shape[0]
+        return "".join(
+            f'<rect class="try-{name}" x="{left + sides[0] * k:g}" y="{4 + sides[1] * r:g}" '
+            f'width="{sides[0]:g}" height="{sides[1]:g}" fill-opacity="{max(0.0, float(number)):.2f}"/>'
+            for r, line in enumerate(numbers)
+            for k, number in enumerate(line)
+        )
+
+    maps = [
+        squares("ink", images[0], 4),
+        squares("weight", row[1:].view(4, 4) / row[1:].max(), 112),
+        squares("fall", falls[0].view(4, 4) / falls[0].max().clamp(min=1e-9), 220),
+    ]
+    frames = "".join(
+        f'<rect class="try-frame" x="{left}" y="4" width="96" height="96"/>' for left in (4, 112, 220)
+    )
+    asks = '<rect class="try-asks" x="4" y="4" width="24" height="24" visibility="hidden"/>'
+    words = "".join(
+        f'<text x="{left}" y="116">{text}</text>'
+        for left, text in ((4, "digit"), (112, "weight"), (220, "erased"))
+    )
+    picture = (
+        '<figure><svg viewBox="0 0 320 122" role="img" aria-label="Three squares side by side: the digit, '
+        "with a frame around the patch that asks; the weights of its patches, darker where there is more; "
+        'and, darker where the answer hangs on a patch, what erasing each of them costs.">'
+        f"{''.join(maps)}{frames}{asks}{words}</svg>"
+        "<figcaption>The darker, the more. Weight and erased each have a scale of their own.</figcaption>"
+        "</figure>"
+    )
+    thousandths = (
+        (1000 * weights).round().int().flatten(3).tolist()
+    )  # (num_images, num_blocks, num_heads, 289)
+    given = {
+        "names": list(names),
+        "images": [[round(number, 2) for number in image] for image in images.flatten(1).tolist()],
+        "weights": thousandths,
+        "rollout": (1000 * rolled).round().int().flatten(1).tolist(),
+        "falls": _numbers(falls.double().round(decimals=3)),
+    }
+    return _element("vision", given, [picture, table])
 
 
 def _plane(words: Sequence[str], value: Tensor, features: Sequence[str], weights: Sequence[float]) -> str:

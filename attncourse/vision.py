@@ -182,7 +182,7 @@ def rotary_2d(x: Tensor, positions: Tensor) -> Tensor:
 
     References
     ----------
-    Heo et al., *Rotary position embedding for Vision Transformer*, 2024, section 3.2, "axial frequency".
+    Heo et al., *Rotary position embedding for Vision Transformer*, 2024, where it is called axial.
     """
     require_floating("x", x)
     require_tensor("positions", positions)
@@ -228,7 +228,7 @@ def attention_rollout(weights: Sequence[Tensor]) -> Tensor:
 
     References
     ----------
-    Abnar and Zuidema, *Quantifying attention flow in transformers*, 2020, section 3.
+    Abnar and Zuidema, *Quantifying attention flow in transformers*, 2020, "attention rollout".
     """
     if not len(weights):
         raise ValueError("weights is empty: expected those of at least one block")
@@ -383,7 +383,7 @@ class VisionTransformer(nn.Module):
         self.class_token = nn.Parameter(0.02 * torch.randn(model_dim))
         self.encoding = LearnedEncoding(rows * columns, model_dim) if positions == "learned" else None
         if self.encoding is not None:
-            # About as large as the tokens of patches: where it starts near zero, it is learned far more slowly.
+            # About as large as the tokens of patches: a table that starts near zero is learned slowly.
             nn.init.normal_(self.encoding.table, std=0.3)
         self.blocks = nn.ModuleList(
             TransformerBlock(model_dim, num_heads, hidden_dim, norm="pre", dropout_p=dropout_p)

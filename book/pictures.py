@@ -109,7 +109,29 @@ def transformer():
     return picture
 
 
-PICTURES = (intro, attention_operator, masking, multihead, permutation, positional, scaling, transformer)
+def vision():
+    """A picture in patches, one row of which stands below as a sequence."""
+    dark = [[0.0, 0.7, 0.8, 0.1], [0.1, 0.6, 0.5, 0.9], [0.6, 0.9, 0.2, 0.1], [0.9, 0.8, 0.7, 0.9]]
+    picture = grid(dark, 52, 8, 14)
+    picture += "".join(square(20 + 32 * k, 78, 13, BLUE, 0.06 + 0.94 * ink) for k, ink in enumerate(dark[1]))
+    picture += "".join(line([(58.5 + 14 * k, 36), (26.5 + 32 * k, 76)], GREY, 1.5) for k in range(4))
+    return (
+        picture
+        + f'<rect x="51" y="21" width="57" height="15" fill="none" stroke="{ORANGE}" stroke-width="2.5"/>'
+    )
+
+
+PICTURES = (
+    intro,
+    attention_operator,
+    masking,
+    multihead,
+    permutation,
+    positional,
+    scaling,
+    transformer,
+    vision,
+)
 
 
 def svg(picture):

@@ -13,6 +13,7 @@ from bs4 import BeautifulSoup
 from attncourse import (
     TransformerBlock,
     attention,
+    attention_rollout,
     attention_weights,
     binary_encoding,
     causal_mask,
@@ -42,6 +43,9 @@ QUERY_8, KEY_8, VALUE_8 = drawn(8, 3), drawn(8, 3, 1)[..., 0], drawn(8, 1)
 HOURS, DEGREES = [3, 9, 20], [12.5, 18.0, 10.0]
 SENTENCES = [["one", "saw", "two"], ["two", "saw", "one"]]
 KIND = torch.stack([torch.eye(3)[[0, 2, 1], :2], torch.eye(3)[[1, 2, 0], :2]])  # (2, 3, 2)
+NAMES = ["a six", "a one"]
+IMAGES, FALLS = drawn(2, 8, 8).abs().clamp(max=1), drawn(2, 16)
+LOOKS = torch.softmax(2 * drawn(2, 2, 3, 17, 17), -1).round(decimals=3)
 FIGURES = {
     "intro": interactive.intro(HOURS, DEGREES),
     "multihead": interactive.multihead(SENTENCES, ["first", "second"], KIND),
@@ -53,6 +57,7 @@ FIGURES = {
     "positional": interactive.positional(),
     "scaling": interactive.scaling(LONGER, QUERY_8, KEY_8, VALUE_8),
     "transformer": interactive.transformer(WORDS),
+    "vision": interactive.vision(NAMES, IMAGES, LOOKS, FALLS),
 }
 
 
@@ -599,6 +604,60 @@ def test_transformer_shows_what_real_blocks_do(shown):
     check(["left out", "neighbours", "left out", "left out"])
 
 
+# --- vision ---
+
+
+def check_vision(page, digit, block, head, asks):
+    if block < 2:
+        looked, words = LOOKS[digit, block, head, asks], f"block {block}, head {head}"
+    else:
+        looked, words = attention_rollout(list(LOOKS[digit]))[asks].round(decimals=3), "all blocks by rollout"
+    caption = page.locator(".try-looks caption").inner_text()
+    assert caption == f"{f'Patch {asks - 1}' if asks else 'The class token'} asks, {words}"
+    head_row, *rows, foot = tables(page)["looks"]
+    assert [cell.text for cell in head_row] == ["row", "0", "1", "2", "3"]
+    agree([cell for row in rows for cell in row[1:]], looked[1:])
+    agree(foot[1:2], looked[:1])
+    told = status(page)
+    assert f"patches, {looked[1:].argmax()} has most" in told
+    assert f"most on patch {FALLS[digit].argmax()}:" in told
+    # How dark the squares are.
+    for name, numbers in (
+        ("ink", IMAGES[digit].flatten()),
+        ("weight", looked[1:] / looked[1:].max()),
+        ("fall", (FALLS[digit] / FALLS[digit].max()).clamp(min=0)),
+    ):
+        shades = page.locator(f".try-{name}").evaluate_all(
+            "all => all.map(one => Number(one.getAttribute('fill-opacity')))"
+        )
+        torch.testing.assert_close(torch.tensor(shades).double(), numbers, atol=0.00501, rtol=0)
+    frame = page.locator(".try-asks")
+    assert (frame.get_attribute("visibility") == "visible") == (asks > 0)
+    if asks:
+        place = [float(frame.get_attribute(name)) for name in ("x", "y")]
+        assert place == [4 + 24 * ((asks - 1) % 4), 4 + 24 * ((asks - 1) // 4)]
+
+
+def test_vision_shows_each_digit_block_head_and_patch(shown):
+    page = shown("vision")
+    check_vision(page, 0, 1, 0, 0)  # as the script begins
+    for digit, block, head, asks in ((1, 1, 0, 0), (1, 0, 2, 6), (0, 0, 1, 16), (0, 2, 1, 1), (1, 2, 1, 0)):
+        for name, number in (("digit", digit), ("block", block), ("asks", asks)):
+            page.get_by_role("combobox", name=name).select_option(index=number)
+        assert page.get_by_role("combobox", name="head").is_disabled() == (block == 2)
+        if block < 2:
+            page.get_by_role("combobox", name="head").select_option(index=head)
+        check_vision(page, digit, block, head, asks)
+    reach(page, "asks")
+    press(page, "ArrowDown")
+    check_vision(page, 1, 2, 1, 1)
+
+
+def test_vision_refuses_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"falls \(2, 15\)"):
+        interactive.vision(NAMES, IMAGES, LOOKS, FALLS[:, 1:])
+
+
 # --- all of them ---
 
 
@@ -625,6 +684,7 @@ def test_without_javascript_the_tables_show_the_first_case(shown):
     agree(found["chunks"][-1][4:], attention(QUERY_8[5:6], KEY_8[:6], VALUE_8[:6]))
     yes = [[cell.text == "yes" for cell in row[1:]] for row in found["stack"][1:]]
     assert yes == causal_mask(5).tolist()
+    agree([cell for row in found["looks"][1:5] for cell in row[1:]], LOOKS[0, 1, 0, 0, 1:])
 
 
 @pytest.mark.parametrize("width", [1280, 390, 320])

@@ -84,7 +84,7 @@ class _Network(nn.Module):
         self.W = nn.Parameter(torch.randn(PATCH_SIZE**2, MODEL_DIM) / PATCH_SIZE)
         self.b = nn.Parameter(torch.zeros(MODEL_DIM))
         self.class_token = nn.Parameter(0.02 * torch.randn(MODEL_DIM))
-        self.row, self.column = (nn.Parameter(0.1 * torch.randn(GRID, MODEL_DIM // 2)) for _ in range(2))
+        self.row, self.column = (nn.Parameter(0.3 * torch.randn(GRID, MODEL_DIM // 2)) for _ in range(2))
         self.block = TransformerBlock(MODEL_DIM, NUM_HEADS, HIDDEN, norm="pre")
         self.norm = nn.LayerNorm(MODEL_DIM)
         self.out = nn.Linear(MODEL_DIM, NUM_CLASSES)

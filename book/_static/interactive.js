@@ -532,6 +532,63 @@
     }
   }
 
+  class Vision extends Figure {
+    build() {
+      const { names, weights } = this.given;
+      const choose = (name, options, chosen = 0) => {
+        const select = make("select", {}, ...options.map((text) => make("option", {}, text)));
+        select.selectedIndex = chosen;
+        return [select, make("label", { class: "try-slider" }, make("span", {}, name), select)];
+      };
+      const patches = Array.from({ length: 16 }, (_, i) => `patch ${i}`);
+      const blocks = weights[0].map((_, b) => `block ${b}`);
+      const choices = [
+        choose("digit", names),
+        choose("block", [...blocks, "all, by rollout"], blocks.length - 1),
+        choose("head", weights[0][0].map((_, h) => `head ${h}`)),
+        choose("asks", ["class token", ...patches]),
+      ];
+      [this.digit, this.block, this.head, this.asks] = choices.map(([select]) => select);
+      this.group("Where does it look?", ...choices.map(([, label]) => label));
+    }
+
+    draw() {
+      const { images, weights, rollout, falls } = this.given;
+      const [digit, block, head, asks] =
+        [this.digit, this.block, this.head, this.asks].map((select) => select.selectedIndex);
+      const rolled = block === weights[digit].length;
+      this.head.disabled = rolled;
+      const all = rolled ? rollout[digit] : weights[digit][block][head];
+      const [own, ...row] = all.slice(17 * asks, 17 * asks + 17).map((number) => number / 1000);
+      const fall = falls[digit];
+
+      const who = asks ? `Patch ${asks - 1}` : "The class token";
+      this.table("looks").caption.textContent =
+        `${who} asks, ${rolled ? "all blocks by rollout" : `block ${block}, head ${head}`}`;
+      row.forEach((weight, i) => write(this.row("looks", Math.floor(i / 4))[1 + (i % 4)], two(weight), weight));
+      write(this.table("looks").tFoot.rows[0].cells[1], two(own), own);
+
+      const shade = (name, numbers) => {
+        const most = name === "ink" ? 1 : Math.max(...numbers, 1e-9);
+        this.querySelectorAll(`.try-${name}`).forEach((square, i) =>
+          square.setAttribute("fill-opacity", (Math.max(0, numbers[i]) / most).toFixed(2)));
+      };
+      shade("ink", images[digit]);
+      shade("weight", row);
+      shade("fall", fall);
+      const frame = this.querySelector(".try-asks");
+      frame.setAttribute("visibility", asks ? "visible" : "hidden");
+      if (asks) {
+        frame.setAttribute("x", 4 + 24 * ((asks - 1) % 4));
+        frame.setAttribute("y", 4 + 24 * Math.floor((asks - 1) / 4));
+      }
+      const first = (numbers) => numbers.indexOf(Math.max(...numbers));
+      this.status.textContent = `Of the patches, ${first(row)} has most weight, ${two(Math.max(...row))}; ` +
+        `all together have ${two(sum(row))}. The answer hangs most on patch ${first(fall)}: ` +
+        `erasing it lowers the chance by ${two(Math.max(...fall))}.`;
+    }
+  }
+
   customElements.define("try-intro", Intro);
   customElements.define("try-attention-operator", AttentionOperator);
   customElements.define("try-masking", Masking);
@@ -540,4 +597,5 @@
   customElements.define("try-positional", Positional);
   customElements.define("try-scaling", Scaling);
   customElements.define("try-transformer", Transformer);
+  customElements.define("try-vision", Vision);
 }
