@@ -394,6 +394,7 @@ class VisionTransformer(nn.Module):
                 block.attention = _TurnedAttention(
                     model_dim, num_heads, grid_positions(rows, columns), dropout_p
                 )
+        self.waves: Tensor
         if positions == "sinusoidal":
             waves = (sinusoidal_encoding(length, model_dim // 2) for length in (rows, columns))
             self.register_buffer("waves", grid_encoding(*waves), persistent=False)
@@ -472,21 +473,23 @@ class _TurnedAttention(MultiHeadAttention):
 
     def __init__(self, model_dim: int, num_heads: int, positions: Tensor, dropout_p: float) -> None:
         super().__init__(model_dim, num_heads, bias=True, dropout_p=dropout_p)
+        self.positions: Tensor
         self.register_buffer("positions", positions, persistent=False)
 
     def forward(  # type: ignore[override]
         self, x: Tensor, key: None = None, *, mask: None = None, return_weights: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Apply the layer to x, (..., 1 + length, model_dim)."""
-        query, key_, value = (
-            x.unsqueeze(-3) @ weight + bias.unsqueeze(-2)  # (..., num_heads, 1 + length, head_dim)
-            for weight, bias in ((self.W_Q, self.b_Q), (self.W_K, self.b_K), (self.W_V, self.b_V))
+        b_Q, b_K, b_V, b_O = self._biases()
+        query, keys, value = (
+            x.unsqueeze(-3) @ W + b.unsqueeze(-2)  # (..., num_heads, 1 + length, head_dim)
+            for W, b in ((self.W_Q, b_Q), (self.W_K, b_K), (self.W_V, b_V))
         )
         dropout_p = self.dropout_p if self.training else 0.0
         heads, weights = attention(
-            self._turned(query), self._turned(key_), value, dropout_p=dropout_p, return_weights=True
+            self._turned(query), self._turned(keys), value, dropout_p=dropout_p, return_weights=True
         )
-        output = merge_heads(heads) @ self.W_O + self.b_O
+        output = merge_heads(heads) @ self.W_O + b_O
         return (output, weights) if return_weights else output
 
     def _turned(self, x: Tensor) -> Tensor:

@@ -392,7 +392,7 @@ def _cutter(
         P = size(patch_size)
         images = change(images, P)
         channels, height, width = images.shape[0], images.shape[1], images.shape[2]
-        squares = images.reshape(channels, height // P, P, width // P, P).permute(order)
+        squares = images.reshape(channels, height // P, P, width // P, P).permute(*order)
         patches = squares.reshape((height // P) * (width // P), channels * P * P)
         return spoilt(patches, images, P)
 
@@ -1219,7 +1219,10 @@ def _same_bag_cases(seed: int) -> list[Case]:
 
 
 def _bag_law(sentence: str, kinds: tuple[int, ...], number: int) -> Law:
-    return laws.differs_by(sentence, BAG, {"patches": _bag(*kinds)}, None, number)
+    def broken(inputs: Any, value: Any) -> str | None:
+        return None if value == number else f"yours counts {shown(value)}"
+
+    return Law(sentence, BAG, lambda normal: {"patches": _bag(*kinds)}, broken)
 
 
 same_bag = Task(
@@ -1228,19 +1231,11 @@ same_bag = Task(
     {"patches": _bag(0, 0, 0, 1)},
     _same_bag_cases,
     laws=[
-        Law(
-            sentence,
-            BAG,
-            lambda normal, kinds=kinds: {"patches": _bag(*kinds)},
-            lambda inputs, value, number=number: None if value == number else f"yours counts {shown(value)}",
-        )
-        for sentence, kinds, number in (
-            ("with a single patch there is one picture", (3,), 1),
-            ("with two different patches there are two", (1, 2), 2),
-            ("with patches that are all alike there is one", (0, 0, 0), 1),
-            ("with three different patches there are six", (0, 1, 2), 6),
-            ("with two patches of one kind and two of another there are six", (1, 1, 3, 3), 6),
-        )
+        _bag_law("with a single patch there is one picture", (3,), 1),
+        _bag_law("with two different patches there are two", (1, 2), 2),
+        _bag_law("with patches that are all alike there is one", (0, 0, 0), 1),
+        _bag_law("with three different patches there are six", (0, 1, 2), 6),
+        _bag_law("with two patches of one kind and two of another there are six", (1, 1, 3, 3), 6),
     ],
 )
 

@@ -8,6 +8,7 @@ are those of a model that comes with the course.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -28,7 +29,6 @@ from attncourse.digits.results import TEST_SEED, results, share_right
 from attncourse.experiments._figure import Captioned, axes_for, level
 from attncourse.experiments._training import one_cycle
 from attncourse.transformer import TransformerBlock
-from attncourse.vision import VisionTransformer
 
 MODEL_DIM, NUM_HEADS, HIDDEN, BATCH, RATE = 32, 4, 64, 64, 1e-2
 ORDERS = ("kept", "own")
@@ -203,8 +203,10 @@ def figure(runs: Mapping[str, Run]) -> Captioned:
 
 
 @functools.cache
-def _model(name: str = "positions") -> VisionTransformer:
-    return results()[SUBJECTS[name]].model
+def _model(name: str = "positions") -> nn.Module:
+    model = results()[SUBJECTS[name]].model
+    assert model is not None
+    return model
 
 
 @torch.no_grad()
@@ -272,6 +274,7 @@ def overlay(numbers: Sequence[int], maps: Mapping[str, Sequence[Tensor]]) -> Cap
             require_output(name, one, (GRID, GRID))
     plots.use_style()
     size = (1.1 * len(numbers) + 0.6, 1.1 * (1 + len(maps)))
+    axes: Any
     drawing, axes = plt.subplots(1 + len(maps), len(numbers), figsize=size, squeeze=False)
     words = []
     for column, number in enumerate(numbers):
@@ -279,12 +282,12 @@ def overlay(numbers: Sequence[int], maps: Mapping[str, Sequence[Tensor]]) -> Cap
         axes[0, column].imshow(image[0], cmap="weights", vmin=0, vmax=1)
         axes[0, column].set_title(str(said) if said == label else f"{said}, not {label}")
         words.append(f"a {label} that is taken for a {said}")
-        for row, named in enumerate(maps.values(), 1):
-            axes[row, column].imshow(named[column].clamp(min=0), cmap="weights", vmin=0)
+        for ax, drawn in zip(axes[1:, column], maps.values(), strict=True):
+            ax.imshow(drawn[column].clamp(min=0), cmap="weights", vmin=0)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
-    for row, name in enumerate(["digit", *maps]):
-        axes[row, 0].set_ylabel(name)
+    for ax, name in zip(axes[:, 0], ["digit", *maps], strict=True):
+        ax.set_ylabel(name)
     caption = "Digits, with what the model says, and maps of their patches: the darker, the more."
     alt = f"{', '.join(words)}; below each, grids of 4 by 4 squares: {', '.join(maps)}."
     return Captioned(drawing, caption, alt[:1].upper() + alt[1:])
