@@ -27,9 +27,9 @@ _SPLIT_SEED, _ORDER_SEED = 0, 1
 class Digits(NamedTuple):
     """Pictures of digits, and which digit each is."""
 
-    #: From 0, paper, to 1, ink: (num_images, 1, 8, 8).
+    #: From 0 for paper to 1 for ink, of shape (num_images, 1, 8, 8).
     images: Tensor
-    #: 0 to 9: (num_images,).
+    #: From 0 to 9, of shape (num_images,).
     labels: Tensor
 
 
