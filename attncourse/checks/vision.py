@@ -539,6 +539,8 @@ showing_picture = Task(
         ),
     ],
     compare=_showing_compare,
+    pencil_note="`cut` takes the patches column by column",
+    unseen=True,
 )
 
 
