@@ -495,15 +495,6 @@ def _picture_law(sentence: str, name: str, broken: Callable[[Tensor, int], str |
     return Law(sentence, SHAPES, _picture_slip(name), lambda inputs, value: broken(*value))
 
 
-def _is_square(images: Tensor, patch_size: int) -> str | None:
-    height, width = images.shape[1:]
-    return None if height != width else f"yours is {height} x {width}"
-
-
-def _is_grey(images: Tensor, patch_size: int) -> str | None:
-    return None if len(images) > 1 else "yours has one"
-
-
 def _has_no_negative(images: Tensor, patch_size: int) -> str | None:
     least = float(images.min())
     return None if least < 0 else f"the smallest number of yours is {shown(least)}"
@@ -519,16 +510,6 @@ showing_picture = Task(
     _picture_slip("the patches come column by column")(normal_source(0)),
     _showing_cases,
     laws=[
-        _picture_law(
-            "a function that puts the channels of a pixel side by side is shown by more than one channel",
-            "the channels of a pixel stand side by side",
-            _is_grey,
-        ),
-        _picture_law(
-            "a function that is wrong for tall pictures is not shown by one that is as wide as tall",
-            "wrong for pictures that are taller than wide",
-            _is_square,
-        ),
         _picture_law(
             "a function that loses pixels below 0 is shown by a picture that has some",
             "pixels below 0 are lost",
