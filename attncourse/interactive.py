@@ -509,10 +509,10 @@ def vision(names: Sequence[str], images: Tensor, weights: Tensor, falls: Tensor)
     )
     picture = (
         '<figure><svg viewBox="0 0 320 122" role="img" aria-label="Three squares side by side: the digit, '
-        "with a frame around the patch that asks; the weights of its patches, darker where there is more; "
+        "with a frame around the patch that asks; the weights of its patches, stronger where there is more; "
         'and, darker where the answer hangs on a patch, what erasing each of them costs.">'
         f"{''.join(maps)}{frames}{asks}{words}</svg>"
-        "<figcaption>The darker, the more. Weight and erased each have a scale of their own.</figcaption>"
+        "<figcaption>The stronger, the more. Weight and erased each have a scale of their own.</figcaption>"
         "</figure>"
     )
     thousandths = (
