@@ -2035,11 +2035,11 @@ explain_run = Task(
             A network rounds, and not always in the same way. Less than a millionth is no difference here.
         loosely: small differences are taken for none
             A faint encoding makes faint differences, and yet it has been told. Only less than a millionth
-            is no difference.
+            is no difference. (positional#encoding-scale)
         """,
     ),
     confused=wrongs(
-        DIAGNOSED,
+        COLLIDING,
         """
         neighbours: only neighbouring positions are compared
             Codes repeat where a count starts again: the first and the last position may be the ones.
@@ -2058,10 +2058,10 @@ explain_run = Task(
             A low loss says that the problem could be solved, and not that positions were told. Some
             problems do not need them. The order of the five answers is the order in which to ask.
         rows and columns: sequences and positions are exchanged
-            A row of `alike` is a sequence, and a column is a position.
+            A row of `alike` is a sequence, and a column is a position. (positional#added-per-item)
         items forgotten: it is never asked whether the sequences are numbered
             If the numbers change from sequence to sequence and not from position to position, something was
-            told, but not the position.
+            told, but not the position. (positional#added-per-item)
         """,
     ),
 )
