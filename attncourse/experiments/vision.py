@@ -282,11 +282,11 @@ def overlay(numbers: Sequence[int], maps: Mapping[str, Sequence[Tensor]]) -> Cap
     words = []
     for column, number in enumerate(numbers):
         image, _, said, label = look(number)
-        axes[0, column].imshow(image[0], cmap="weights", vmin=0, vmax=1)
+        axes[0, column].imshow(image[0].numpy(), cmap="weights", vmin=0, vmax=1)
         axes[0, column].set_title(str(said) if said == label else f"{said}, not {label}")
         words.append(f"a {label} that is taken for a {said}")
         for ax, drawn in zip(axes[1:, column], maps.values(), strict=True):
-            ax.imshow(drawn[column].clamp(min=0), cmap="weights", vmin=0)
+            ax.imshow(drawn[column].clamp(min=0).numpy(), cmap="weights", vmin=0)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
     for ax, name in zip(axes[:, 0], ["digit", *maps], strict=True):
