@@ -112,6 +112,12 @@ except Exception as error:
     assert "ZeroDivisionError" in results.pop()
 
 
+def test_the_systems_commands_run_without_a_terminal(jailed):
+    """IPython's own way needs one, and raises an error: an answer below `!pip install` would be lost."""
+    code = "!echo one\nfound = !echo two\n!no_such_command\nprint(found, _exit_code)"
+    assert {"one", "['two'] 127"} <= set(run(code).split("\n"))
+
+
 def test_nothing_outside_can_be_read_written_or_reached(jailed, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -318,6 +318,8 @@ def _be_kernel(request: dict[str, Any], say: int) -> None:
     import numpy
     import torch
     from ipykernel.kernelapp import IPKernelApp
+    from IPython.core import interactiveshell
+    from IPython.utils._process_common import getoutput
 
     jail.set_dumpable(True)
     os.environ.clear()
@@ -333,6 +335,9 @@ def _be_kernel(request: dict[str, Any], say: int) -> None:
     sys.argv = ["ipykernel_launcher", *request["arguments"]]
     app = IPKernelApp.instance()
     app.initialize(sys.argv[1:])
+    # IPython runs `!command` in a terminal, and raises an error where there is none, as in a jail.
+    app.shell.system = app.shell.system_raw
+    interactiveshell.getoutput = getoutput
     os.write(say, _READY)
     os.close(say)
     app.start()
