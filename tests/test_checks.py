@@ -644,6 +644,18 @@ def test_the_notebooks_own_function_is_back_after_the_check():
 # Answers that are to be found ---------------------------------------------------------------
 
 
+def test_a_default_dtype_of_the_notebooks_changes_no_verdict():
+    """In grading the cases are made elsewhere, where nothing is known of it."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        for name in ("sinusoidal_encoding", "diagnosis"):
+            right = right_answers(registry[name])[0]
+            Check(registry[name])(compiled(source_of(right, name), name))
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_numbers_that_overflow_show_nothing():
     def enormous(num_features, asks, found, handed):
         W = torch.full((num_features, 1), 1e300, dtype=torch.float64)

@@ -266,6 +266,12 @@ ANSWERS = {
         False,
     ),
     "state": ("left = math.sqrt\ndef state(q, k, v):\n    return good(q, k, v) * (left(4) - 1)", True),
+    "dtype": (
+        "torch.set_default_dtype(torch.float64)\n"
+        "def dtype(q, k, v):\n    return good(q, k, v) * torch.ones(1)",
+        True,
+    ),
+    "shadows": (f"globals = [1]\n{RIGHT.format(name='shadows')}", True),
     "seeds": ("def seeds(q, k, v):\n    torch.manual_seed(0)\n    return good(q, k, v)", True),
     "gigantic": ("def gigantic(q, k, v):\n    return torch.zeros(1).expand(10**10)", False),
     "many": ("def many(q, k, v):\n    return list(range(10**6))", False),
@@ -456,15 +462,18 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path, monkeypatch):
     assert told["words"].startswith("not run to its end: Your function did not come to an end")
 
 
-def test_on_a_busy_machine_there_is_more_time(tmp_path, monkeypatch):
-    slow = "import time\ndef slow(q, k, v):\n    time.sleep(0.1)\n    return good(q, k, v)"
-    cells = [new_code_cell(HEAD), new_code_cell(slow), check_cell("slow", "checks.attention(slow)")]
+def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(tmp_path, monkeypatch):
+    """Whoever takes nearly all of it for the check that a student sees is not stopped for the others."""
+    number = len(TASKS["attention"].cases(0))
+    slow = f"import time\ndef slow(q, k, v):\n    time.sleep({{}} / {number})\n    return good(q, k, v)"
     marks = {}
-    for load in (0.0, 1e6):
+    for seconds, load in ((0.7, 0.0), (2.0, 0.0), (2.0, 1e6)):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
         assert judging.slowness() == (judging.MOST_SLOW if load else 1)
-        marks[load] = mark(executed(cells, tmp_path, timeout=2), "slow")
-    assert marks == {0.0: 0, 1e6: 2}
+        cells = [new_code_cell(HEAD), new_code_cell(slow.format(seconds))]
+        cells.append(check_cell("slow", "checks.attention(slow)"))
+        marks[seconds, load] = mark(executed(cells, tmp_path, timeout=1), "slow")
+    assert marks == {(0.7, 0.0): 2, (2.0, 0.0): 0, (2.0, 1e6): 2}
 
 
 # --- what a submission can call: nothing that computes its answers ---

@@ -5,6 +5,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import math
 import os
 import re
 import secrets
@@ -178,11 +179,11 @@ class Execute(preprocessors.Execute):
         now = monotonic()
         return max(1, round(self._end(now, cell) - now))
 
-    def _end(self, begun: float, cell: Any = None) -> float:
-        """When what began then is to have come to its end, on a machine as busy as this one was meanwhile."""
+    def _end(self, begun: float, cell: Any = None, times: int = 1) -> float:
+        """When so many cells that began then are to have ended, on a machine as busy as this one was."""
         whole = self._end_of_all()
         own = super()._get_timeout(cell)
-        return min(begun + own * self._slow, whole) if own else whole
+        return min(begun + times * own * self._slow, whole) if own else whole
 
     def _end_of_all(self) -> float:
         self._slow = max(self._slow, slowness())
@@ -294,9 +295,9 @@ class Execute(preprocessors.Execute):
         nonce = secrets.token_hex()
         asked = wire.request(task.calling, cases, instead, unseen)
         respond = "__import__('attncourse.probe.respond').probe.respond.respond"
-        text = self._ask(
-            f"{respond}({nonce!r}, {asked!r}, globals(), lambda: {answer})", nonce, Pipe(functions)
-        )
+        # As many cases as a student's own check has get the time of a cell, as they do there.
+        times = math.ceil(len(cases) / len(known))
+        text = self._ask(f"{respond}({nonce!r}, {asked!r}, lambda: {answer})", nonce, Pipe(functions), times)
         if self._stopped:
             raise Stopped(self._stopped)
         answers = wire.reply(text, nonce, len(cases))
@@ -332,17 +333,17 @@ class Execute(preprocessors.Execute):
         number = 1 if task.unseen else self.seeds - 1
         return [0] + [int.from_bytes(drawn[8 * i : 8 * i + 8]) & (2**62 - 1) for i in range(number)]
 
-    def _ask(self, code: str, nonce: str, pipe: Pipe) -> str | None:
+    def _ask(self, code: str, nonce: str, pipe: Pipe, times: int) -> str | None:
         try:
-            return run_sync(self._async_ask)(code, nonce, pipe)
+            return run_sync(self._async_ask)(code, nonce, pipe, times)
         except DeadKernelError:
             self._died("The Python process came to an end while your function was called.")
         except (TimeoutError, zmq.Again):
             self._stop("Your function did not come to an end, and did not let itself be interrupted.")
         return None
 
-    async def _async_ask(self, code: str, nonce: str, pipe: Pipe) -> str | None:
-        """Run code of ours in the student's kernel, and return what it publishes for us.
+    async def _async_ask(self, code: str, nonce: str, pipe: Pipe, times: int) -> str | None:
+        """Run code of ours in the student's kernel, as long as so many cells, and return what it publishes.
 
         Meanwhile, answer what it asks for by Jupyter's way of asking for input.
         """
@@ -358,7 +359,7 @@ class Execute(preprocessors.Execute):
         interrupted = 0.0
         found = None
         while True:
-            left = (interrupted + GRACE if interrupted else self._end(begun)) - monotonic()
+            left = (interrupted + GRACE if interrupted else self._end(begun, times=times)) - monotonic()
             if left <= 0:
                 if interrupted:
                     raise TimeoutError

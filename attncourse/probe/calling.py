@@ -8,7 +8,7 @@ import os
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -81,6 +81,18 @@ class Calling:
     allows: tuple[str, ...] = ()
 
 
+@contextlib.contextmanager
+def usual_dtype() -> Iterator[None]:
+    """Have tensors made in float32 meanwhile, whatever a notebook has set: elsewhere that is not known."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@usual_dtype()
 def probe(calling: Calling, answer: Any, cases: Sequence[Case], *, refusing: bool = True) -> list[Answer]:
     """Call `answer` on every case.
 

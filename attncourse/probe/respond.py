@@ -14,7 +14,7 @@ from attncourse.probe.program import Elsewhere
 from attncourse.probe.wire import MIME, decode, encode_answers
 
 
-def respond(nonce: str, asked: str, names: dict[str, Any], answer: Callable[[], Any]) -> None:
+def respond(nonce: str, asked: str, answer: Callable[[], Any]) -> None:
     """Call the answer on the cases.
 
     Parameters
@@ -23,8 +23,6 @@ def respond(nonce: str, asked: str, names: dict[str, Any], answer: Callable[[], 
         Comes back with the answers, so that they are known to be those to this request.
     asked : str
         What :func:`~attncourse.probe.wire.request` made.
-    names : dict
-        Those of the notebook.
     answer : callable
         Gives the student's answer.
     """
@@ -32,6 +30,7 @@ def respond(nonce: str, asked: str, names: dict[str, Any], answer: Callable[[], 
     from IPython.display import publish_display_data
 
     question = decode(asked)
+    names: dict[str, Any] = get_ipython().user_ns
     module, _, name = question["way"].partition(".")
     way = getattr(import_module(f"attncourse.probe.{module}"), name)() if name else Way()
     calling = Calling(way, question["refuses"], question["allows"])

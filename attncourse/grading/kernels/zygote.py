@@ -336,7 +336,8 @@ def _be_kernel(request: dict[str, Any], say: int) -> None:
     app = IPKernelApp.instance()
     app.initialize(sys.argv[1:])
     # IPython runs `!command` in a terminal, and raises an error where there is none, as in a jail.
-    app.shell.system = app.shell.system_raw
+    shell: Any = app.shell
+    shell.system = shell.system_raw
     interactiveshell.getoutput = getoutput
     os.write(say, _READY)
     os.close(say)
