@@ -1,5 +1,6 @@
 """Answers are judged outside the student's process: what travels, what is believed, what is repaired."""
 
+import ast
 import base64
 import contextlib
 import copy
@@ -474,6 +475,27 @@ def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(tmp_pa
         cells.append(check_cell("slow", "checks.attention(slow)"))
         marks[seconds, load] = mark(executed(cells, tmp_path, timeout=1), "slow")
     assert marks == {(0.7, 0.0): 2, (2.0, 0.0): 0, (2.0, 1e6): 2}
+
+
+def test_an_interrupt_that_comes_late_costs_no_other_answer(monkeypatch):
+    """It may end the next question, which then has no reply."""
+    task, asked = TASKS["attention"], []
+
+    def answered(self, code, nonce, pipe, times):
+        asked.append(code)
+        if len(asked) == 1:
+            return None
+        question = wire.decode(ast.literal_eval(ast.parse(code).body[0].value.args[1]))
+        answers = probe(task.calling, task.reference, cases_of(question), refusing=False)
+        return json.dumps({"nonce": nonce, "answers": wire.encode_answers(answers)})
+
+    monkeypatch.setattr(Execute, "_ask", answered)
+    for interrupted in (False, True):
+        asked.clear()
+        execute = Execute(secret="a secret")
+        execute._digest, execute._stopped, execute._right, execute._short = b"a submission", "", {}, []
+        execute._interrupted = interrupted
+        assert execute._verdict("check_attention", task, "attention").passed == interrupted
 
 
 # --- what a submission can call: nothing that computes its answers ---

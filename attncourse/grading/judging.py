@@ -94,6 +94,7 @@ class Execute(preprocessors.Execute):
         self._short: list[str] = []
         self._begun = 0.0
         self._slow = 1.0
+        self._interrupted = False
         # The numbers depend on everything that is handed in: nobody can have prepared for them.
         self._digest = hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).digest()
         return super().preprocess(nb, resources, km)
@@ -297,7 +298,12 @@ class Execute(preprocessors.Execute):
         respond = "__import__('attncourse.probe.respond').probe.respond.respond"
         # As many cases as a student's own check has get the time of a cell, as they do there.
         times = math.ceil(len(cases) / len(known))
-        text = self._ask(f"{respond}({nonce!r}, {asked!r}, lambda: {answer})", nonce, Pipe(functions), times)
+        code = f"{respond}({nonce!r}, {asked!r}, lambda: {answer})"
+        text = self._ask(code, nonce, Pipe(functions), times)
+        if text is None and self._interrupted and not self._stopped:
+            # An interrupt may come late, when what it was meant for has ended by itself.
+            self._interrupted = False
+            text = self._ask(code, nonce, Pipe(functions), times)
         if self._stopped:
             raise Stopped(self._stopped)
         answers = wire.reply(text, nonce, len(cases))
@@ -364,6 +370,7 @@ class Execute(preprocessors.Execute):
                 if interrupted:
                     raise TimeoutError
                 interrupted = monotonic()
+                self._interrupted = True
                 await ensure_async(self.km.interrupt_kernel())
                 continue
             ready = dict(await poller.poll(1000 * min(1, left)))
