@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import attncourse
 from attncourse import checks
 from attncourse.checks.check import Check
-from attncourse.checks.compare import same_form
+from attncourse.checks.compare import problem_with, same_form
 from attncourse.checks.judge import judge
 from attncourse.checks.task import Task, registry, source_of
 from attncourse.checks.verdict import Code, link
@@ -654,6 +654,15 @@ def test_a_default_dtype_of_the_notebooks_changes_no_verdict():
         assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_what_shows_a_slip_shows_it_with_every_draw():
+    task = registry["showing_scores"]
+    for seed in range(1, 50):
+        for case in task.cases(seed):
+            for answer in right_answers(task)[:2]:
+                (found,) = probe(task.calling, answer, [case], refusing=False)
+                assert problem_with(task, case, found, found) is None, (seed, case.note)
 
 
 def test_numbers_that_overflow_show_nothing():

@@ -893,6 +893,9 @@ UNCERTAIN = {
         "def softmax(s):\n    return s.exp()\ndef check(s):\n    from torch import softmax\n"
         "    return softmax(s, -1)\ndef softargmax(s):\n    return softmax(s)"
     ),
+    "a layer that is only built": (
+        "def softargmax(s):\n    torch.nn.MultiheadAttention(4, 2)\n    return s.exp()"
+    ),
     "a generator": "def softargmax(s):\n    yield torch.softmax(s, -1)",
     "replaced by a decorator": (
         "@(lambda f: torch.exp)\ndef softargmax(s):\n    return torch.softmax(s, -1)"

@@ -467,6 +467,10 @@ def test_nothing_is_fetched_covered_or_controlled(given, kept):
 DEEP = {
     "elements": "<div>" * 60_000,
     "empty cells": "<b>" * 30_000 + "x",
+    "closed by others": "<div></span>" * 20_000,
+    "closed in a comment": "<div><!--</div>-->" * 20_000,
+    "small notes": "<rt>" * 20_000,
+    "primes": "$" + "x" + "'" * 4900 + "$",
     "a root": "$" + r"\sqrt{" * 50_000 + "}" * 50_000 + "$",
     "brackets": "$" + "{" * 100_000 + "}" * 100_000 + "$",
 }

@@ -232,7 +232,7 @@ def _columns(*columns: Tensor) -> Tensor:
 
 
 def _encoders(length: int) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Encodings of any positions, for a sequence of this length, from 18 to 40."""
+    """Encodings of any positions, for a sequence of this length, from 18 to 28."""
     few, enough = 2 ** torch.arange(4), 2 ** torch.arange(6)
     middle, last = (length - 1) / 2, length - 1
 
@@ -275,7 +275,7 @@ def _colliding_cases(seed: int) -> list[Case]:
     whole = _whole(seed)
     cases = []
     for name in in_any_order(_encoders(18), seed):
-        length = whole(18, 40)
+        length = whole(18, 28)
         program = trace(_encoders(length)[name])
         cases.append(Case({"encode": program, "num_positions": length}, f"the encoding is: {name}"))
     return cases

@@ -576,7 +576,7 @@ def _slips() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "the chunks' outputs are averaged": means,
         "the last key is forgotten": last_forgotten,
         "equal largest scores count once": ties,
-        "no exponential is below a twentieth": average(exp=lambda x: torch.exp(x.clamp(min=-3))),
+        "no exponential is below a fifth": average(exp=lambda x: torch.exp(x).clamp(min=0.2)),
         "scores are rounded to whole numbers": average(change=torch.round),
         "a chunk that may not be seen at all": average(least=-math.inf),
         "negative scores count as 0": average(change=torch.relu),

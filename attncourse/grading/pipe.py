@@ -16,7 +16,7 @@ from attncourse.probe.wire import Malformed, decode, encode, holds_program
 
 # Much more than any answer needs, and little enough for this process: the largest thing that can be
 # computed from it are the scores of one row of numbers with another.
-MOST_QUESTIONS = 1000  # and as many more for every 20 functions
+MOST_QUESTIONS = 1000  # for each function
 MOST_CHARACTERS = 2**16
 MOST_NUMBERS = 2**11  # in one tensor
 LARGEST_NUMBER = 2**10  # of positions, say
@@ -33,7 +33,7 @@ class Pipe:
 
     def __init__(self, functions: Mapping[str, Callable]) -> None:
         self.functions = functions
-        self.left = self.most = MOST_QUESTIONS * (1 + len(functions) // 20)
+        self.left = self.most = MOST_QUESTIONS * len(functions)
 
     def answer(self, question: str) -> str:
         """The reply to a question: what the function gives, or why there is nothing, as text."""

@@ -110,10 +110,12 @@ _CLEANER = nh3.Cleaner(
 # The time that parsers take grows with the square of this, and formulas are parsed by recursion.
 MOST_NESTED = 300
 LONGEST_FORMULA = 5000
+LONGEST_MATHML = 50_000
+_COMMENT = re.compile("<!--.*?(?:-->|$)", re.DOTALL)
 _TAG = re.compile("<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 # Elements that hold nothing, or whose end need not be written.
 _FLAT = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-_FLAT |= {"p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option", "rt", "rp"}
+_FLAT |= {"p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option"}
 
 
 def clean_html(text: str) -> str:
@@ -125,11 +127,17 @@ def clean_html(text: str) -> str:
 
 def _is_deep(text: str) -> bool:
     """Whether more elements may stand in each other than anybody writes by hand."""
-    depth = 0
-    for closing, name in _TAG.findall(text):
-        if name.lower() not in _FLAT:
-            depth = max(depth - 1, 0) if closing else depth + 1
-        if depth > MOST_NESTED:
+    open_ones: list[str] = []
+    for closing, name in _TAG.findall(_COMMENT.sub("", text)):
+        name = name.lower()
+        if name in _FLAT:
+            continue
+        if not closing:
+            open_ones.append(name)
+        elif name in open_ones:
+            while open_ones.pop() != name:
+                pass
+        if len(open_ones) > MOST_NESTED:
             return True
     return False
 
@@ -189,12 +197,14 @@ _FORMULA = re.compile(r'<span class="attncourse-math(-block)?">([^<]*)</span>')
 
 def _mathml(found: re.Match[str]) -> str:
     tex, block = html.unescape(found[2]), found[1] is not None
-    if len(tex) > LONGEST_FORMULA:
-        return f"<code>{html.escape(tex)}</code>"
     try:
-        return _MATH_CLEANER.clean(_TEX.convert_with_local_state(tex, displaystyle=block))
+        if len(tex) <= LONGEST_FORMULA:
+            drawn = _MATH_CLEANER.clean(_TEX.convert_with_local_state(tex, displaystyle=block))
+            if len(drawn) <= LONGEST_MATHML:
+                return drawn
     except LatexError:
-        return f"<code>{html.escape(tex)}</code>"
+        pass
+    return f"<code>{html.escape(tex)}</code>"
 
 
 # --- Markdown ---

@@ -58,7 +58,8 @@ def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequ
         The sources of the code cells that are not the student's.
     """
     found = Findings()
-    forbidden = {_plain(name) for name in (*FUSED, *task.refuses, *LAYERS) if name not in task.allows}
+    refused = {_plain(name) for name in (*FUSED, *task.refuses) if name not in task.allows}
+    forbidden = refused | {_plain(name) for name in LAYERS if name not in task.allows}
     trees = [(place, tree) for place, source in cells if (tree := _parse(source)) is not None]
     for place, source in cells:
         if len(_MAGICS.findall(source)) > MOST_MAGICS:
@@ -80,7 +81,7 @@ def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequ
         for call in _certain(defined[answer][1]):
             root, *path = _dotted(call.func).split(".")
             path = [*imported.get(root, root).split("."), *path]
-            if path[0] == "torch" and _plain(path[-1]) in forbidden and not bound[root]:
+            if path[0] == "torch" and _plain(path[-1]) in refused and not bound[root]:
                 found.calls = f"{path[-1]} (line {call.lineno} of its cell)"
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
     seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in _walk(tree)]
