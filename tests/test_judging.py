@@ -470,7 +470,7 @@ def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(tmp_pa
     marks = {}
     for seconds, load in ((0.7, 0.0), (2.0, 0.0), (2.0, 1e6)):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-        assert judging.slowness() == (judging.MOST_SLOW if load else 1)
+        assert (judging.slowness() > 5) == bool(load)
         cells = [new_code_cell(HEAD), new_code_cell(slow.format(seconds))]
         cells.append(check_cell("slow", "checks.attention(slow)"))
         marks[seconds, load] = mark(executed(cells, tmp_path, timeout=1), "slow")

@@ -22,7 +22,7 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat.v4 import new_output
 from nbgrader import preprocessors
 from nbgrader.utils import is_grade, is_locked, is_solution
-from traitlets import Integer, Unicode, default
+from traitlets import Float, Integer, Unicode, default
 
 import attncourse
 from attncourse.checks import Case, CheckFailed, Task, Verdict
@@ -42,8 +42,6 @@ from attncourse.probe.answer import Answer, Failure
 
 # After an interrupt, Python gets so many seconds to come back before it is stopped for good.
 GRACE = 10
-# Where others compute, too, all limits on time are so many times longer, at most.
-MOST_SLOW = 5
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
 LONGEST_LINE = 2000  # characters of a line of an error message
 MOST_LINES = 60  # of a traceback
@@ -66,6 +64,9 @@ class Execute(preprocessors.Execute):
     notebook_timeout = Integer(300, help="seconds that all cells of a notebook may take together").tag(
         config=True
     )
+    slower = Float(
+        5.0, help="how many times longer, at most, all limits on time are where others compute, too"
+    ).tag(config=True)
     output_limit = Integer(2**22, help="characters of output of a notebook that are kept").tag(config=True)
     seeds = Integer(3, help="how many times a task's cases are made, each time with other numbers").tag(
         config=True
@@ -187,7 +188,7 @@ class Execute(preprocessors.Execute):
         return min(begun + times * own * self._slow, whole) if own else whole
 
     def _end_of_all(self) -> float:
-        self._slow = max(self._slow, slowness())
+        self._slow = max(self._slow, min(slowness(), self.slower))
         return self._begun + self.notebook_timeout * self._slow
 
     def _stop(self, reason: str) -> None:
@@ -405,7 +406,7 @@ def slowness() -> float:
         load = os.getloadavg()[0]
     except (AttributeError, OSError):  # not on every system
         return 1.0
-    return min(max(1.0, load / (2 * (os.cpu_count() or 1))), MOST_SLOW)
+    return max(1.0, load / (2 * (os.cpu_count() or 1)))
 
 
 def calls_of_checks(source: str) -> list[tuple[Task, str]]:
