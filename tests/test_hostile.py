@@ -85,7 +85,7 @@ def new_course(folder):
     (folder / "solutions" / UNIT).mkdir(parents=True)
     (folder / "solutions" / UNIT / f"{UNIT}.ipynb").write_text(marked, encoding="utf-8")
     config = (ROOT / "nbgrader_config.py").read_text()
-    limits = "\nc.Execute.timeout = 15\nc.Execute.notebook_timeout = 120\nc.Execute.slower = 1.5\n"
+    limits = "\nc.Execute.timeout = 8\nc.Execute.notebook_timeout = 120\nc.Execute.slower = 1.5\n"
     (folder / "nbgrader_config.py").write_text(config + limits)
     with Gradebook(f"sqlite:///{folder}/gradebook.db", "attncourse") as gradebook:
         gradebook.add_student(CANARIES["gradebook"])
