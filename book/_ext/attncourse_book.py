@@ -18,6 +18,7 @@
 import hashlib
 import html
 import importlib.util
+import itertools
 import logging as python_logging
 import os
 import re
@@ -327,9 +328,11 @@ def mend_body(app: Sphinx, pagename: str, templatename: str, context: dict, doct
 def place_pictures(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
     """Say how large each picture is, so that the text below it does not move when it arrives.
 
-    One that is an SVG stands there twice, once in each theme's colours; paper is light.
+    One that is an SVG stands there twice, once in each theme's colours; paper is light. But for the first,
+    pictures are loaded when they come into sight.
     """
     sources = {name: Path(app.srcdir, uri) for uri, name in app.builder.images.items()}
+    loading = itertools.chain([""], itertools.repeat(' loading="lazy"'))
 
     def placed(tag: re.Match) -> str:
         if tag["name"] not in sources:
@@ -341,7 +344,8 @@ def place_pictures(app: Sphinx, pagename: str, templatename: str, context: dict,
         dark = f'<img class="in-dark" loading="lazy"{image.removeprefix("<img")}'.replace(
             tag["name"], dark_name(tag["name"])
         )
-        return f'<img class="in-light"{image.removeprefix("<img")}{tag["end"]}{dark}{tag["end"]}'
+        light = f'<img class="in-light"{next(loading)}{image.removeprefix("<img")}'
+        return f"{light}{tag['end']}{dark}{tag['end']}"
 
     if "body" in context:
         pictures = (
