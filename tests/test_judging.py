@@ -791,13 +791,28 @@ def test_whatever_is_asked_is_answered(value):
 
 def test_the_same_secret_draws_the_same_numbers_and_another_others():
     def drawn(text):
-        execute = Execute(secret=text)
+        execute = Execute(secret=text, seeds=12)
         execute._digest = b"a submission"
         return execute._seeds("check_attention", TASKS["attention"])
 
     assert drawn("a") == drawn("a")
+    assert len(set(drawn("a"))) == 12
     assert drawn("a")[0] == drawn("b")[0] == 0
     assert not set(drawn("a")[1:]) & set(drawn("b")[1:])
+
+
+def test_another_file_beside_the_notebook_draws_other_numbers(tmp_path):
+    nb = new_notebook(cells=[new_code_cell("1")])
+    (tmp_path / "unit.ipynb").write_text("{}")
+    found = [judging.handed_in(nb, tmp_path)]
+    (tmp_path / "unit.ipynb").write_text("{ }")  # in which the cells count
+    assert judging.handed_in(nb, tmp_path) == found[0]
+    (tmp_path / "inside").mkdir()
+    for content in ("prepared", "prepared otherwise"):
+        (tmp_path / "inside" / "answers.txt").write_text(content)
+        found.append(judging.handed_in(nb, tmp_path))
+    found.append(judging.handed_in(new_notebook(cells=[new_code_cell("2")]), tmp_path))
+    assert len(set(found)) == 4
 
 
 def test_a_course_has_one_secret_which_only_its_owner_reads(tmp_path):

@@ -96,8 +96,7 @@ class Execute(preprocessors.Execute):
         self._begun = 0.0
         self._slow = 1.0
         self._interrupted = False
-        # The numbers depend on everything that is handed in: nobody can have prepared for them.
-        self._digest = hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).digest()
+        self._digest = handed_in(nb, Path(resources["metadata"]["path"]))
         return super().preprocess(nb, resources, km)
 
     def create_kernel_manager(self) -> Any:
@@ -334,11 +333,11 @@ class Execute(preprocessors.Execute):
 
     def _seeds(self, name: str, task: Task) -> list[int]:
         """Seed 0, which the student knows, and others that nobody can know, the same in every run."""
-        message = self._digest + f"{name}/{task.name}".encode()
-        drawn = hmac.digest(self.secret.encode(), message, "sha256")
         # Each call of a function out here takes a while, and one draw has all functions already.
-        number = 1 if task.unseen else self.seeds - 1
-        return [0] + [int.from_bytes(drawn[8 * i : 8 * i + 8]) & (2**62 - 1) for i in range(number)]
+        numbers = range(1 if task.unseen else self.seeds - 1)
+        messages = [self._digest + f"{name}/{task.name}/{number}".encode() for number in numbers]
+        drawn = [hmac.digest(self.secret.encode(), message, "sha256") for message in messages]
+        return [0, *(int.from_bytes(one[:8]) & (2**62 - 1) for one in drawn)]
 
     def _ask(self, code: str, nonce: str, pipe: Pipe, times: int) -> str | None:
         try:
@@ -394,6 +393,19 @@ class Execute(preprocessors.Execute):
                         found = content["data"].get(wire.MIME)
             except (Empty, ValueError, TypeError, LookupError, AttributeError):
                 continue  # not a message as kernels send it
+
+
+def handed_in(nb: Any, folder: Path) -> bytes:
+    """A fingerprint of all that is handed in, on which the numbers depend: nobody can have prepared for them.
+
+    Files beside the notebook count, too: they could hold what was prepared for another hand-in's numbers.
+    """
+    whole = hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode())
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.suffix != ".ipynb":
+            whole.update(f"\0{path.relative_to(folder)}\0".encode(errors="replace"))
+            whole.update(hashlib.sha256(path.read_bytes()).digest())
+    return whole.digest()
 
 
 def slowness() -> float:

@@ -9,7 +9,8 @@ and says where the grader works. All graders fork their kernels from one zygote:
                                        |            .
                                      zygote ---- kernels
 
-Whoever is killed takes along what stands to the right of it and below.
+The end of who has something to grade is that of all others, and the zygote's that of its kernels. A nursery
+that is killed leaves its graders at work, and is replaced when one more is needed.
 """
 
 import atexit
