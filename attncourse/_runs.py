@@ -1,11 +1,12 @@
-"""Training runs that can be interrupted at any time, and what a finished one leaves in a folder."""
+"""Training runs that can be interrupted, what a finished one leaves in a folder, and commands for both."""
 
+import argparse
 import dataclasses
 import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,93 @@ def save_log(path: Path, run: Any, model: nn.Module, log: dict[str, Any], tested
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
     path.with_suffix(".new").write_text("{\n" + lines + "\n}\n", encoding="utf-8")
     path.with_suffix(".new").replace(path)
+
+
+AddCommand = Callable[[str, str], argparse.ArgumentParser]
+
+
+def command_line(
+    name: str, description: str, examples: str, folder: str
+) -> tuple[argparse.ArgumentParser, AddCommand, argparse.ArgumentParser]:
+    """The parser of ``python -m attncourse.<name>``, which trains models.
+
+    Parameters
+    ----------
+    name, description, examples : str
+    folder : str
+        Where ``train`` writes to, if nothing else is said.
+
+    Returns
+    -------
+    parser : argparse.ArgumentParser
+    add : callable
+        Adds a command, of its name and what it does.
+    train : argparse.ArgumentParser
+        The command ``train``, which has the folder, and lacks the options of a run.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m attncourse.{name}",
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--threads", type=int, default=1, help="how many threads PyTorch uses (default: 1)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(command: str, about: str) -> argparse.ArgumentParser:
+        default = argparse.ArgumentDefaultsHelpFormatter
+        return commands.add_parser(command, help=about, description=about, formatter_class=default)
+
+    train = add("train", "train a model, and write its weights and a log of the training")
+    train.add_argument("--out", type=Path, default=Path(folder), help="folder to write to")
+    return parser, add, train
+
+
+def run_command(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    command: Callable[[argparse.Namespace], None],
+) -> None:
+    """Do what a command line asks for, and say in a line what is wrong with it."""
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    try:
+        command(options)
+    except ValueError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        print("\nInterrupted. Give the same command again to go on.", file=sys.stderr)
+        sys.exit(130)
+
+
+def run_of(kind: type, options: argparse.Namespace) -> Any:
+    """The run that the options of ``train`` describe."""
+    return kind(**{field.name: getattr(options, field.name) for field in dataclasses.fields(kind)})
+
+
+def finished(run: Any, name: str, folder: Path, package: Any) -> Any:
+    """The result of a run in a folder, which is trained if it is not there.
+
+    Parameters
+    ----------
+    run : dataclass
+    name : str
+        What its files are called.
+    folder : Path
+    package : module
+        Of the run: it has `train`, `save` and `results`.
+
+    Raises
+    ------
+    ValueError
+        If another run has the name.
+    """
+    done = package.results(folder).get(name)
+    if done is not None and done.run != run:
+        raise ValueError(f"{folder} has another run of this name, {done.run.command}: choose another folder")
+    if done is None:
+        model, log = package.train(run, folder, progress=True)
+        package.save(run, model, log, folder)
+        done = package.results(folder)[name]
+    (folder / f"{name}.checkpoint").unlink(missing_ok=True)
+    return done

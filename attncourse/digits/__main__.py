@@ -2,13 +2,12 @@
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
-from attncourse.digits import MODELS, ORDERS, RESULTS, Result, Run, evaluate, results, save, train
+from attncourse import digits
+from attncourse._runs import command_line, finished, run_command, run_of
+from attncourse.digits import MODELS, ORDERS, RESULTS, Result, Run, evaluate, results
 from attncourse.vision import POSITIONS
 
 DESCRIPTION = """\
@@ -28,18 +27,7 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m attncourse.digits",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--threads", type=int, default=1, help="how many threads PyTorch uses (default: 1)")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    default = argparse.ArgumentDefaultsHelpFormatter
-
-    about = "train a model, and write its weights and a log of the training"
-    command = commands.add_parser("train", help=about, description=about, formatter_class=default)
+    parser, add, command = command_line("digits", DESCRIPTION, EXAMPLES, "digit_runs")
     command.add_argument("model", choices=MODELS, help="attention, or what it is compared with")
     command.add_argument("--positions", choices=POSITIONS, default=Run.positions, help="of attention")
     command.add_argument("--order", choices=ORDERS, default=Run.order, help="of the patches, in training")
@@ -47,50 +35,34 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--batch", type=int, default=Run.batch, help="pictures for each step")
     command.add_argument("--rate", type=float, default=Run.rate, help="highest learning rate")
     command.add_argument("--seed", type=int, default=Run.seed, help="of the weights and of the order of data")
-    command.add_argument("--out", type=Path, default=Path("digit_runs"), help="folder to write to")
 
-    about = (
-        "print the shares of held-out digits that are right, as the logs tell, with their range over seeds"
+    command = add(
+        "results",
+        "print the shares of held-out digits that are right, as the logs tell, with their range over seeds",
     )
-    command = commands.add_parser("results", help=about, description=about, formatter_class=default)
     command.add_argument("--folder", type=Path, default=RESULTS, help="where the logs are")
 
-    about = "compute these shares from the weights"
-    command = commands.add_parser("evaluate", help=about, description=about, formatter_class=default)
+    command = add("evaluate", "compute these shares from the weights")
     command.add_argument("--folder", type=Path, default=RESULTS, help="where weights and logs are")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = parser().parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    try:
-        if options.command == "train":
-            run = Run(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Run)})
-            print_training(run, options.out)
-        elif options.command == "results":
-            print_results(list(results(options.folder).values()))
-        else:
-            for name, (_, _, model) in results(options.folder).items():
-                if model is not None:
-                    print_shares(name, evaluate(model))
-    except ValueError as error:
-        parser().error(str(error))
-    except KeyboardInterrupt:
-        print("\nInterrupted. Give the same command again to go on.", file=sys.stderr)
-        sys.exit(130)
+    run_command(parser(), arguments, do)
 
 
-def print_training(run: Run, folder: Path) -> None:
-    done = results(folder).get(run.name)
-    if done is not None and done.run != run:
-        raise ValueError(f"{folder} has another run of this name, {done.run.command}: choose another folder")
-    if done is None:
-        model, log = train(run, folder, progress=True)
-        save(run, model, log, folder)
-        done = results(folder)[run.name]
-    (folder / f"{run.name}.checkpoint").unlink(missing_ok=True)
-    print_shares(str(folder / run.name), done.log["held_out"])
+def do(options: argparse.Namespace) -> None:
+    if options.command == "train":
+        run = run_of(Run, options)
+        print_shares(
+            str(options.out / run.name), finished(run, run.name, options.out, digits).log["held_out"]
+        )
+    elif options.command == "results":
+        print_results(list(results(options.folder).values()))
+    else:
+        for name, (_, _, model) in results(options.folder).items():
+            if model is not None:
+                print_shares(name, evaluate(model))
 
 
 def print_shares(name: str, shares: dict[str, float]) -> None:

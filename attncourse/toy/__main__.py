@@ -2,12 +2,11 @@
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
+from attncourse import toy
+from attncourse._runs import command_line, finished, run_command, run_of
 from attncourse.toy import (
     MODELS,
     NOISE_FLOOR,
@@ -21,8 +20,6 @@ from attncourse.toy import (
     evaluate,
     make_test_data,
     results,
-    save,
-    train,
 )
 
 DESCRIPTION = """\
@@ -42,18 +39,7 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m attncourse.toy",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--threads", type=int, default=1, help="how many threads PyTorch uses (default: 1)")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    default = argparse.ArgumentDefaultsHelpFormatter
-
-    about = "train a model, and write its weights and a log of the training"
-    command = commands.add_parser("train", help=about, description=about, formatter_class=default)
+    parser, add, command = command_line("toy", DESCRIPTION, EXAMPLES, "toy_runs")
     command.add_argument("version", choices=VERSIONS, help="which heights are averaged")
     command.add_argument("model", choices=MODELS, help="convolutions only, or with an attention layer")
     command.add_argument("--positions", choices=POSITIONS, default="none", help="encoding of positions")
@@ -61,37 +47,26 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--batch", type=int, default=Run.batch, help="sequences for each step")
     command.add_argument("--rate", type=float, default=Run.rate, help="highest learning rate")
     command.add_argument("--seed", type=int, default=Run.seed, help="of the weights and of the data")
-    command.add_argument("--out", type=Path, default=Path("toy_runs"), help="folder to write to")
 
-    about = "print the test errors that the logs tell, with their range over seeds"
-    command = commands.add_parser("results", help=about, description=about, formatter_class=default)
+    command = add("results", "print the test errors that the logs tell, with their range over seeds")
     command.add_argument("--folder", type=Path, default=RESULTS, help="where the logs are")
 
-    about = "compute test errors and attention shares from the weights"
-    command = commands.add_parser("evaluate", help=about, description=about, formatter_class=default)
+    command = add("evaluate", "compute test errors and attention shares from the weights")
     command.add_argument("--folder", type=Path, default=RESULTS, help="where weights and logs are")
 
-    about = "print the errors that need no training"
-    commands.add_parser("anchors", help=about, description=about)
+    add("anchors", "print the errors that need no training")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = parser().parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    try:
-        run_command(options)
-    except ValueError as error:
-        parser().error(str(error))
-    except KeyboardInterrupt:
-        print("\nInterrupted. Give the same command again to go on.", file=sys.stderr)
-        sys.exit(130)
+    run_command(parser(), arguments, do)
 
 
-def run_command(options: argparse.Namespace) -> None:
+def do(options: argparse.Namespace) -> None:
     if options.command == "train":
-        run = Run(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Run)})
-        print_training(run, options.out)
+        run = run_of(Run, options)
+        error = finished(run, run.name, options.out, toy).log["test_mse"]
+        print(f"{options.out / run.name}: test error {error:.4f}")
     elif options.command == "results":
         print_results(list(results(options.folder).values()))
     elif options.command == "evaluate":
@@ -101,18 +76,6 @@ def run_command(options: argparse.Namespace) -> None:
             for name, error in anchors(version).items():
                 print(f"{version}  {name:20} {error:6.3f}")
         print(f"   noise alone          {NOISE_FLOOR:8.4f}")
-
-
-def print_training(run: Run, folder: Path) -> None:
-    done = results(folder).get(run.name)
-    if done is not None and done.run != run:
-        raise ValueError(f"{folder} has another run of this name, {done.run.command}: choose another folder")
-    if done is None:
-        model, log = train(run, folder, progress=True)
-        save(run, model, log, folder)
-        done = results(folder)[run.name]
-    (folder / f"{run.name}.checkpoint").unlink(missing_ok=True)
-    print(f"{folder / run.name}: test error {done.log['test_mse']:.4f}")
 
 
 def print_results(found: Sequence[Result]) -> None:
