@@ -75,6 +75,17 @@ def pytest_xdist_make_scheduler(config, log):
     return TogetherWhereShared(config, log)
 
 
+@pytest.fixture
+def one_thread():
+    """Weights that are to be equal bit for bit are computed by as many threads as the command's default."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Path of the Chromium that Playwright is to drive.

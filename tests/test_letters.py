@@ -18,13 +18,7 @@ from attncourse.letters.data import text_batch
 RESULTS = letters.results()
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Weights that are to be equal bit for bit are computed by as many threads as the command's default."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def weights_of(model):

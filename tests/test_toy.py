@@ -24,13 +24,7 @@ versions = st.sampled_from(toy.VERSIONS)
 seeds = st.integers(0, 2**63 - 1)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Weights that are to be equal bit for bit are computed by as many threads as the command's default."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def data_from(version, num_sequences, seed=0):
