@@ -131,7 +131,8 @@ def spoilt(task):
         return value + "?" if isinstance(value, str) else value + random.randint(1, 9)
 
     return [
-        lambda *inputs: change(task.reference(*inputs)),
+        # Several times: by chance a change may break nothing.
+        *[lambda *inputs: change(task.reference(*inputs))] * 3,
         lambda *inputs: inputs[1:],
         *([NotOfItself] if task.name == "MultiHeadAttention" else []),
     ]
@@ -139,6 +140,8 @@ def spoilt(task):
 
 @each_task
 def test_every_law_can_be_broken(task):
+    random.seed(0)
+    torch.manual_seed(0)
     for law in task.laws:
         cases = law.cases(0)
         expected = values(task, task.reference, cases)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import nbformat
@@ -239,21 +240,22 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(course):
 def test_nothing_listens_to_the_network_in_a_run_on_this_machine(course):
     for number in range(4):
         hand_in(course, f"student-{number}", {**RIGHT, "add": f"import time\ntime.sleep(1)\n{RIGHT['add']}"})
-    seen, open_to_others = set(), []
+    times_seen, open_to_others = Counter(), []
     with subprocess.Popen(
         [*COMMAND, "--workers", "2"], cwd=course, env=environment(), stdout=subprocess.DEVNULL
     ) as process:
         run = psutil.Process(process.pid)
         while process.poll() is None:
             with contextlib.suppress(psutil.NoSuchProcess):
-                seen.update(graders_of(process))
+                times_seen.update(graders_of(process))
             for one in [run, *run.children(recursive=True)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     # What is connected was listened for.
                     open_to_others += one.net_connections("inet")
             time.sleep(0.3)
     assert process.returncode == 0
-    assert len(seen) == 2
+    # The zygote looks like a grader, too, between its fork and its own program.
+    assert sum(times > 1 for times in times_seen.values()) == 2
     assert open_to_others == []
 
 
