@@ -32,6 +32,12 @@ def _pictures(*shape: int, patch_size: int = 2, dtype: torch.dtype = torch.float
     return lambda normal: {"images": normal(*shape, dtype=dtype), "patch_size": patch_size}
 
 
+def _numbered_pictures(*shape: int, patch_size: int = 2) -> laws.Draw:
+    """A picture whose pixels are counted, so that a student can see which one came where."""
+    images = torch.arange(float(math.prod(shape))).view(shape)
+    return lambda normal: {"images": images, "patch_size": patch_size}
+
+
 def _patchify_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     return [
@@ -48,21 +54,34 @@ def _patchify_cases(seed: int) -> list[Case]:
 
 def _first_patch_is_the_corner(inputs: dict[str, Any], value: Tensor) -> str | None:
     corner = inputs["images"][0, :2, :2].flatten()
-    return laws.is_not(value[0], corner, "number {place} of it is {yours} in yours, not {expected}")
+    words = (
+        "where pixels are numbered from 0 in the order of reading, number {place} of it is {yours} in yours, "
+        "not {expected}"
+    )
+    return laws.is_not(value[0], corner, words)
 
 
 def _next_patch_is_to_the_right(inputs: dict[str, Any], value: Tensor) -> str | None:
     expected = inputs["images"][0, 0, 2]
-    return laws.is_not(value[1, 0], expected, "its first pixel is {yours} in yours, not {expected}")
+    words = (
+        "where pixels are numbered from 0 in the order of reading, its first pixel is {yours} in yours, "
+        "not {expected}"
+    )
+    return laws.is_not(value[1, 0], expected, words)
 
 
 def _whole_picture(inputs: dict[str, Any], value: Tensor) -> str | None:
-    words = "number {place} of it is {yours} in yours, not {expected}"
+    words = (
+        "where pixels are numbered from 0, channel after channel, number {place} of it is {yours} in yours, "
+        "not {expected}"
+    )
     return laws.is_not(value[0], inputs["images"].flatten(), words)
 
 
 def _order_of_reading(inputs: dict[str, Any], value: Tensor) -> str | None:
-    words = "patch {place} is {yours} in yours, not {expected}"
+    words = (
+        "where pixels are numbered from 0 in that order, patch {place} is {yours} in yours, not {expected}"
+    )
     return laws.is_not(value[:, 0], inputs["images"].flatten(), words)
 
 
@@ -81,25 +100,25 @@ patchify = Task(
         Law(
             "the first patch is the upper left corner, row by row",
             PATCHES,
-            _pictures(1, 4, 6),
+            _numbered_pictures(1, 4, 6),
             _first_patch_is_the_corner,
         ),
         Law(
-            "the second patch begins at the right end of the first",
+            "the second patch stands to the right of the first",
             PATCHES,
-            _pictures(1, 4, 6),
+            _numbered_pictures(1, 4, 6),
             _next_patch_is_to_the_right,
         ),
         Law(
             "patches of one pixel are the pixels in the order of reading",
             PATCHES,
-            _pictures(1, 2, 3, patch_size=1),
+            _numbered_pictures(1, 2, 3, patch_size=1),
             _order_of_reading,
         ),
         Law(
             "a patch that is the whole picture has its first channel row by row, then the next",
             PATCHES,
-            _pictures(3, 2, 2),
+            _numbered_pictures(3, 2, 2),
             _whole_picture,
         ),
         laws.sequences_are_treated_alone(_pictures(3, 1, 4, 6), PATCHES, ("images",)),
@@ -114,9 +133,9 @@ patchify = Task(
         reshaped: the numbers are cut up in the order of reading: strips, not squares
             A reshape keeps the order in which numbers are read. The second row of a patch does not follow
             its first row there: the rest of the picture's row comes between them.
-        exchanged: the patches along the height and along the width are exchanged
-            How many patches fit into the height, and how many into the width? The pixels of a row must stay
-            together in the first step.
+        exchanged: the numbers of patches along the height and along the width are exchanged
+            How many patches fit into the height, and how many into the width? In the first reshape the last
+            two sizes are those of a row of pixels: together they are the width.
         number: patch_size is taken for the number of patches along a side
             It is the side of a patch in pixels. How many patches there are, follows from it.
         overlapping: the patches overlap
@@ -127,8 +146,8 @@ patchify = Task(
         PATCHES,
         """
         columns: the patches come column by column
-            The second patch stands to the right of the first, as words on a line.
-        channels: the channels are told apart as patches
+            The second patch stands to the right of the first, like words on a line.
+        channels: every channel is cut into patches of its own
             A patch holds its pixels in all channels. The channels belong to the features.
         """,
     ),
@@ -149,7 +168,7 @@ patchify = Task(
         squares: the pixels of a patch are left in a square
             A token is a vector: channels, rows and columns of a patch in one dimension.
         transposed: patches stand in columns, and their pixels in rows
-            A row for each patch, with its pixels as features.
+            Asked for is a row for each patch, with its pixels as features.
         batch: the pictures of a batch are strung together to one sequence
             Patches of different pictures must not attend to each other. What stands in front of the
             channels stays in front.
@@ -207,6 +226,12 @@ def _patches(
     }
 
 
+def _numbered_patches(*shape: int, patch_size: int, height: int, width: int) -> Any:
+    """Patches whose numbers are counted, so that a student can see which one came where."""
+    patches = torch.arange(float(math.prod(shape))).view(shape)
+    return lambda normal: {"patches": patches, "patch_size": patch_size, "height": height, "width": width}
+
+
 def _unpatchify_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     return [
@@ -229,17 +254,20 @@ def _unpatchify_cases(seed: int) -> list[Case]:
 
 
 def _corner_is_the_first_patch(inputs: dict[str, Any], value: Tensor) -> str | None:
-    words = "at {place} of the corner yours has {yours}, not {expected}"
+    words = (
+        "where the first patch has the numbers 0 to 3, the second 4 to 7, and so on, "
+        "yours has {yours} at {place} of the corner, not {expected}"
+    )
     return laws.is_not(value[0, :2, :2], inputs["patches"][0].view(2, 2), words)
 
 
 def _as_they_are_read(inputs: dict[str, Any], value: Tensor) -> str | None:
-    words = "at {place} yours has {yours}, not {expected}"
+    words = "where patch n is the number n, yours has {yours} at {place}, not {expected}"
     return laws.is_not(value, inputs["patches"].view(1, 2, 3), words)
 
 
 def _single_patch(inputs: dict[str, Any], value: Tensor) -> str | None:
-    words = "at {place} yours has {yours}, not {expected}"
+    words = "where the patch has the numbers 0 to 11, yours has {yours} at {place}, not {expected}"
     return laws.is_not(value, inputs["patches"].view(3, 2, 2), words)
 
 
@@ -253,7 +281,7 @@ def _picture_again(inputs: dict[str, Any], value: Tensor) -> str | None:
     return laws.is_not(value[0], picture, "at {place} yours has {yours}, not {expected}")
 
 
-_TWO_BY_THREE = _patches(6, 4, patch_size=2, height=4, width=6)
+_TWO_BY_THREE = _numbered_patches(6, 4, patch_size=2, height=4, width=6)
 
 unpatchify = Task(
     "unpatchify",
@@ -270,13 +298,13 @@ unpatchify = Task(
         Law(
             "patches of one pixel are the picture in the order of reading",
             BACK,
-            _patches(6, 1, patch_size=1, height=2, width=3),
+            _numbered_patches(6, 1, patch_size=1, height=2, width=3),
             _as_they_are_read,
         ),
         Law(
             "a single patch is the picture: its first channel row by row, then the next",
             BACK,
-            _patches(1, 12, patch_size=2, height=2, width=2),
+            _numbered_patches(1, 12, patch_size=2, height=2, width=2),
             _single_patch,
         ),
         Law(
@@ -297,8 +325,8 @@ unpatchify = Task(
         BACK,
         """
         columns: the patches are laid out column by column
-            The second patch belongs to the right of the first, as words on a line.
-        exchanged: the number of patches in a row and in a column are exchanged
+            The second patch belongs to the right of the first, like words on a line.
+        exchanged: the numbers of patches in a row and in a column are exchanged
             In a row stand width / patch_size patches, and there are height / patch_size such rows.
         """,
     ),
@@ -309,8 +337,8 @@ unpatchify = Task(
             Within a patch, too, the order is that of reading: its upper row first.
         channels last: the numbers of a patch are read as pixels with their channels side by side
             First come all pixels of the first channel, then those of the next.
-        one channel: the number of channels is taken for one
-            How many features has a patch, and how many pixels? The rest are channels.
+        one channel: the number of channels is taken to be one
+            How many features has a patch, and how many of them belong to one channel?
         """,
     ),
     joined=wrongs(
@@ -319,10 +347,10 @@ unpatchify = Task(
         reshaped: the numbers are only given another shape
             Before the last reshape, whatever is to be neighbours in the picture must be neighbours in the
             tensor: a row of pixels runs through several patches.
-        rows: the rows of pixels are in the wrong order: first rows of all patches first
+        rows: the rows of pixels are in the wrong order: the first rows of all patches come first
             A row of the picture is named by the row of its patch, and within that by the row of the pixel.
             Which of the two dimensions has to stand first?
-        columns: the columns of pixels are in the wrong order: first columns of all patches first
+        columns: the columns of pixels are in the wrong order: the first columns of all patches come first
             A column of the picture is named by the column of its patch, and within that by the column of
             the pixel. Which of the two dimensions has to stand first?
         """,
@@ -331,9 +359,9 @@ unpatchify = Task(
         BACK,
         """
         no channels: a single channel has lost its dimension
-            A grey picture has one channel, and one is a size.
+            A grey picture has one channel. The dimension of the channels stays, with size 1.
         channels at the end: the channels stand behind the columns
-            The order is channels, height, width.
+            Asked for is the order channels, height, width.
         exchanged: height and width are exchanged
             The last dimension runs along a row of pixels, so it is as long as the picture is wide.
         """,
@@ -443,10 +471,12 @@ def _unequal(cut: Callable, images: Tensor, patch_size: int) -> bool:
 
 
 def _tried() -> list[tuple[Tensor, int]]:
-    """Pictures of several shapes, of numbers with fractions and with both signs, and how to cut them."""
+    """Pictures, and how to cut them: of several shapes, all but one with fractions and both signs."""
     normal = normal_source(0)
     shapes = [(1, 4, 6, 2), (1, 6, 4, 2), (2, 4, 6, 2), (1, 6, 9, 3), (2, 9, 6, 3), (3, 2, 4, 1)]
-    return [(10 * normal(channels, height, width), P) for channels, height, width, P in shapes]
+    # That one is for the pencil case: a student is to read it as a right answer.
+    small = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+    return [(small, 1), *((10 * normal(channels, height, width), P) for channels, height, width, P in shapes)]
 
 
 def _showing_picture(cut: Callable[[Tensor, int], Tensor]) -> tuple[Tensor, int]:
@@ -476,14 +506,17 @@ def _showing_compare(inputs: dict[str, Any], value: Any) -> str | None:
         return "the patch size is to be a whole number"
     channels, height, width = images.shape
     if not 1 <= channels <= _MOST_CHANNELS or not (1 <= height <= _LONGEST and 1 <= width <= _LONGEST):
-        return f"yours has the shape {tuple(images.shape)}: up to 3 channels, and up to 12 rows and columns"
+        return (
+            f"the picture has the shape {tuple(images.shape)}, and allowed are 1 to 3 channels, and "
+            "1 to 12 rows and columns"
+        )
     if patch_size < 1 or height % patch_size or width % patch_size:
         return f"patches of side {patch_size} do not fill a picture of {height} x {width} pixels"
     if not bool((images.abs() <= _LARGEST).all()):
         return "a pixel may be any number from -1000 to 1000, and nothing else"
     if _unequal(inputs["cut"], images.double(), patch_size):
         return None
-    return "this picture it cuts as it should"
+    return "`cut` cuts this picture as it should"
 
 
 def _picture_slip(name: str) -> Callable[[Normal], dict[str, Any]]:
@@ -529,24 +562,24 @@ showing_picture = Task(
     tried=wrongs(
         SHAPES,
         """
-        one: one picture is taken for every function, and none is asked
-            No picture shows every slip. Try several, and ask the function about each.
+        one: the same picture comes back for every function, whatever it does with it
+            No picture shows every slip. Try several, and call `cut` with each.
         square: only square pictures are tried
             What mixes up height and width is right as long as they are the same.
         wide: no picture that is taller than wide is tried
-            One of the functions is wrong only there. Try both.
+            One of the functions is wrong only there. Try pictures of both kinds.
         tall: no picture that is wider than tall is tried
-            One of the functions is wrong only there. Try both.
+            One of the functions is wrong only there. Try pictures of both kinds.
         grey: only pictures with one channel are tried
             How channels are ordered shows only if there are several.
         coloured: no picture with a single channel is tried
             One of the functions is wrong for grey pictures, and only there.
         one size: only patches of side 2 are tried
-            One of the functions has the 2 written into it. Try 3, and 1.
+            One of the functions is right only for these. Try 3, too.
         whole: only whole numbers are tried
             One of the functions rounds.
         positive: no numbers below 0 are tried
-            One of the functions takes them for 0.
+            One of the functions puts 0 in their place.
         """,
     ),
     compared=wrongs(
@@ -568,7 +601,7 @@ showing_picture = Task(
         flat: the picture has no dimension for its channels
             A grey picture has the shape (1, height, width).
         patches: the wrong patches come back instead of the picture
-            Asked for is what the function is to be called with, so that anyone can see it.
+            Asked for is what the function is to be called with, so that anyone can see the slip.
         """,
     ),
 )
@@ -655,7 +688,7 @@ def _grid_encoding_cases(seed: int) -> list[Case]:
 def _row_of(place: int, row: int) -> Callable[[Any, Tensor], str | None]:
     def broken(inputs: dict[str, Tensor], value: Tensor) -> str | None:
         dim = inputs["row_encoding"].shape[1]
-        words = "number {place} of it is {yours} in yours, not {expected}"
+        words = "number {place} of its encoding is {yours} in yours, not {expected}"
         return laws.is_not(value[place, :dim], inputs["row_encoding"][row], words)
 
     return broken
@@ -711,7 +744,7 @@ grid_encoding = Task(
         """
         columns: the positions come column by column
             The order is that of the patches: the second stands to the right of the first, in the same row.
-        rows counted: a position is divided by the number of rows instead of columns
+        rows counted: a position is divided by the number of rows instead of that of columns
             A row is full after as many patches as there are columns. That is the number to divide by.
         """,
     ),
@@ -737,7 +770,7 @@ grid_encoding = Task(
         """
         grid: the result is a grid of encodings, not a list
             The patches are one sequence. So are their encodings: a row for each patch.
-        diagonal: row and column are counted together
+        diagonal: row and column are counted up together, and only the diagonal is encoded
             Every row meets every column: rows * columns pairs.
         """,
     ),
@@ -820,13 +853,13 @@ def _without(*names: str, draw: laws.Draw) -> laws.Draw:
 
 def _encoding_is_left(inputs: dict[str, Tensor], value: Tensor) -> str | None:
     return laws.is_not(
-        value[1:], inputs["encoding"], "at {place} of theirs yours has {yours}, not {expected}"
+        value[1:], inputs["encoding"], "at {place} of these tokens yours has {yours}, not {expected}"
     )
 
 
 def _bias_is_left(inputs: dict[str, Tensor], value: Tensor) -> str | None:
     expected = inputs["b"].expand_as(value[1:])
-    return laws.is_not(value[1:], expected, "at {place} of theirs yours has {yours}, not {expected}")
+    return laws.is_not(value[1:], expected, "at {place} of these tokens yours has {yours}, not {expected}")
 
 
 embed_patches = Task(
@@ -864,9 +897,9 @@ embed_patches = Task(
         TOKENS,
         """
         end: the class token stands at the end
-            It is put in front. Whoever reads position 0 later, would read a patch.
+            It is put in front. Whoever reads position 0 later would read a patch.
         none: the class token is missing
-            There is one token more than there are patches.
+            Asked for is one token more than there are patches.
         added: the class token is added to every patch instead of put in front
             It is a token of its own: it asks what is in the picture, and no patch is changed by it.
         in place: the class token takes the place of the first patch
@@ -882,8 +915,8 @@ embed_patches = Task(
             The first row of the encoding is the first patch's, which is token 1.
         twice: the encoding is added twice
             Once is enough.
-        times: the patches are multiplied by the encoding
-            It is added.
+        times: the tokens of the patches are multiplied by the encoding
+            The encoding is to be added.
         """,
     ),
     bias=wrongs(
@@ -899,10 +932,10 @@ embed_patches = Task(
         TOKENS,
         """
         transposed: W is transposed
-            W has a row for each pixel and a column for each feature. A patch, as a row, is multiplied by
-            it from the left.
+            W has a row for each pixel and a column for each feature. A patch, as a row, stands to the left
+            of it in the product.
         class token too: the class token is multiplied by W
-            It has as many features as the model already.
+            It already has as many features as the model.
         """,
     ),
 )
@@ -1017,7 +1050,8 @@ rollout_map = Task(
             _map_is(0, 0, 0, 0),
         ),
         Law(
-            "in one block whose class token looks at patch 2 alone, this patch has a half",
+            "in one block whose class token looks only at the lower left of 2 x 2 patches, "
+            "this patch has a half",
             ROLLOUT,
             _planted({0: 3}),
             _map_is(0, 0, 0.5, 0),
@@ -1029,21 +1063,24 @@ rollout_map = Task(
             _map_is(0.1, 0.1, 0.1, 0.1),
         ),
         Law(
-            "where one of two heads looks at patch 1 and the other at itself, patch 1 has a quarter",
+            "in one block whose class token looks at the upper right patch in one of two heads and at "
+            "itself in the other, this patch has a quarter",
             ROLLOUT,
             _two_heads,
             _map_is(0, 0.25, 0, 0),
         ),
         Law(
-            "where patch 0 looks at patch 3 in the first block and the class token at patch 0 in the second, "
-            "both patches have a quarter",
+            "where the upper left of 2 x 2 patches looks at the lower right one in the first block, the "
+            "class token at the upper left one in the second, and all others at themselves, both have "
+            "a quarter",
             ROLLOUT,
             _planted({1: 4}, {0: 1}),
             _map_is(0.25, 0, 0, 0.25),
         ),
         Law(
-            "where the class token looks at patch 0 in the first block and patch 0 at patch 3 in the second, "
-            "only patch 0 has something, a half",
+            "where the class token looks at the upper left of 2 x 2 patches in the first block, this patch "
+            "at the lower right one in the second, and all others at themselves, only the upper left one has "
+            "something, a half",
             ROLLOUT,
             _planted({0: 1}, {1: 4}),
             _map_is(0.5, 0, 0, 0),
@@ -1059,16 +1096,16 @@ rollout_map = Task(
         first: only the first head is used
             All heads of a block work side by side. Take their mean.
         max: the largest weight of all heads is taken, not the mean
-            Then a token hands out more than it has: rows sum to more than 1.
+            Then a token gives out more weight than it has: rows sum to more than 1.
         sum: the heads are added up instead of averaged
-            Then a token hands out more than it has: rows sum to the number of heads.
+            Then a token gives out more weight than it has: rows sum to the number of heads.
         """,
     ),
     residual=wrongs(
         ROLLOUT,
         """
         none: the residual is left out
-            What a token was, it keeps beside what it fetches. Half of the share is its own.
+            A token keeps what it was, beside what it fetches: a half of each.
         not halved: the identity is added, and the sum is not halved
             Rows of the identity sum to 1, and those of the weights, too. What do those of the sum come to?
         once: the residual counts once, not in every block
@@ -1081,9 +1118,9 @@ rollout_map = Task(
         reversed: the blocks are multiplied in the wrong order
             The first block acts on the tokens first. So its matrix stands at the right of the product.
         last: only the last block is used
-            Its keys are tokens that have looked around already. What is in them, the blocks before tell.
+            Its keys are tokens that have looked around already. The blocks before tell what is in them.
         first only: only the first block is used
-            What do the blocks above it do with that?
+            What do the blocks after it do with that?
         mean: the blocks are averaged instead of multiplied
             A path through two blocks has two steps, and its share is the product of their weights.
         elementwise: the blocks are multiplied number by number
@@ -1099,7 +1136,7 @@ rollout_map = Task(
         class kept: the class token itself is read as the first patch
             Token 0 is the class token. The patches begin at 1.
         mean: the mean over all tokens is read instead of the row of the class token
-            The scores of the classes are read from the class token.
+            The scores of the classes are read from the class token alone.
         last row: the row of the last patch is read
             Where does the class token stand?
         """,
@@ -1109,8 +1146,8 @@ rollout_map = Task(
         """
         flat: the map is a list of patches, not a grid
             To be drawn over the picture, it needs rows and columns.
-        transposed: rows and columns of the map are exchanged
-            The patches come row by row.
+        transposed: the map is filled column by column
+            The patches come row by row: the second stands to the right of the first.
         shares: the map is divided by its sum
             Asked for is the rollout as it is: what is missing to 1 is the class token's own share.
         largest: the map is divided by its largest number
@@ -1215,10 +1252,10 @@ same_bag = Task(
     _same_bag_cases,
     laws=[
         _bag_law("with a single patch there is one picture", (3,), 1),
-        _bag_law("with two different patches there are two", (1, 2), 2),
-        _bag_law("with patches that are all alike there is one", (0, 0, 0), 1),
-        _bag_law("with three different patches there are six", (0, 1, 2), 6),
-        _bag_law("with two patches of one kind and two of another there are six", (1, 1, 3, 3), 6),
+        _bag_law("with two different patches there are two pictures", (1, 2), 2),
+        _bag_law("with patches that are all alike there is one picture", (0, 0, 0), 1),
+        _bag_law("with three different patches there are six pictures", (0, 1, 2), 6),
+        _bag_law("with two patches of one kind and two of another there are six pictures", (1, 1, 3, 3), 6),
     ],
 )
 
@@ -1230,13 +1267,13 @@ same_bag = Task(
         ignored: patches that are alike are not taken into account
             Two patches that are alike may change places, and the picture is the same.
         once: patches that are alike count only once
-            They are there several times, and may stand in several places. They only cannot be told apart.
-        not orders: it is divided by the numbers of patches that are alike, not by the orders that they have
+            They are there several times, and may stand in several places. They just cannot be told apart.
+        not orders: the divisor is how many patches are alike, not how many orders they have
             Three patches that are alike can be put in 3 * 2 * 1 orders, which all look the same.
         largest: only the most frequent patch is taken into account
             Other patches may be there several times, too.
-        sum: what the kinds have is added up before it is divided by
-            Each kind is ordered by itself, so that the numbers are multiplied.
+        sum: the divisor is the sum of the orders that each kind has, not their product
+            Every order of one kind goes with every order of another.
         """,
     ),
     equal=wrongs(
@@ -1245,7 +1282,7 @@ same_bag = Task(
         sums: patches with the same sum are taken for alike
             The ink may lie in another place. Patches are alike if all their pixels are.
         sorted: patches with the same pixels in another order are taken for alike
-            The order of the patches is lost on the model, but not that of the pixels in a patch.
+            The model does not know the order of the patches, but it knows that of the pixels in a patch.
         first pixel: patches with the same first pixel are taken for alike
             Patches are alike if all their pixels are.
         """,
@@ -1381,7 +1418,7 @@ explain_orders = Task(
     laws=[
         _orders_law("where all scores agree but for rounding", "blind", "a model without positions"),
         _orders_law(
-            "where scores differ and both shares are near a tenth", "guesses", "a model that guesses"
+            "where 4 of 40 are right as they are, and 6 with mixed patches", "guesses", "a model that guesses"
         ),
         _orders_law(
             "where 36 of 40 are right as they are, and 16 with mixed patches",
@@ -1403,6 +1440,16 @@ explain_orders = Task(
             "copes",
             "positions that are told faintly",
         ),
+        _orders_law(
+            "where 36 of 40 are right as they are, and 4 with mixed patches",
+            "needs the order",
+            "chance, as soon as patches are mixed",
+        ),
+        _orders_law(
+            "where 36 of 40 are right as they are, and 30 with mixed patches",
+            "copes",
+            "a little worse with mixed patches",
+        ),
     ],
 )
 
@@ -1414,18 +1461,18 @@ explain_orders = Task(
         exactly: differences by rounding count
             Sums in another order differ in their last digits. Less than a ten-thousandth is no difference.
         loosely: small differences do not count
-            A model that is told positions faintly gives other scores, and that is not blind. Less than a
-            ten-thousandth is no difference, and no more.
+            A model that is told positions faintly gives other scores, and that is not blind. Only less than
+            a ten-thousandth is no difference.
         predictions: only the predicted classes are compared, not the scores
             The same class may win with other scores: then the model has seen the order, and does not care.
         some: it is enough that some scores agree
-            A model that is blind gives the same scores for every picture.
+            For a blind model all scores of all pictures agree, as they are and mixed.
         """,
     ),
     right=wrongs(
         SHUFFLED,
         """
-        agreement: the shares are those of pictures whose class stays the same
+        agreement: it is asked for how many pictures the class stays the same, not for how many it is right
             Right is what the label says. Compare each of the two with the labels.
         smallest: the class with the smallest score is taken
             The highest score wins.
@@ -1434,14 +1481,14 @@ explain_orders = Task(
     asked=wrongs(
         SHUFFLED,
         """
-        exchanged: which of the two shares is the larger, is exchanged
-            Who needs the order is worse with mixed patches.
+        exchanged: the two shares are exchanged
+            A model that needs the order is right less often with mixed patches.
         no guessing: it is never asked whether the model only guesses
-            Shares near a tenth are chance, and a difference between them says nothing.
-        either guesses: one share near a tenth is enough to call it guessing
+            Where both shares are less than a fifth, it may all be chance, and a difference says nothing.
+        either guesses: one share below a fifth is enough to call it guessing
             A model that needs the order may well guess when it is taken away. Both have to be low.
         any difference: every difference counts
-            Some pictures more or less are chance. Ask for a fifth.
+            A few pictures more or less are chance. Ask for a difference of 0.2.
         ratio: shares are divided instead of subtracted
             Asked for is a difference of 0.2 at least.
         """,
