@@ -863,6 +863,9 @@ CERTAIN = {
     "directly": "def softargmax(s):\n    return torch.softmax(s, -1)",
     "behind a magic": "%%time\ndef softargmax(s):\n    return torch.softmax(s, -1)",
     "imported": "from torch.nn.functional import softmax as f\ndef softargmax(s):\n    return f(s, -1)",
+    "after an import": (
+        "def softargmax(s):\n    from math import pi\n    import math\n    return torch.softmax(s, -1)"
+    ),
     "fused": (
         "def softargmax(s):\n    with torch._C.DisableTorchFunction():\n"
         "        return torch._C._nn.scaled_dot_product_attention(s, s, s)"
@@ -880,6 +883,16 @@ UNCERTAIN = {
     "unseen": "exec('def softargmax(s): return s')",
     "an expression's other side": (
         "MINE = True\ndef softargmax(s):\n    return s.exp() if MINE else torch.softmax(s, -1)"
+    ),
+    "if something is false": (
+        "def softargmax(s):\n    s.exp() is None or torch.softmax(s, -1)\n    return s.exp()"
+    ),
+    "in a function that nobody calls": (
+        "def softargmax(s):\n    other = lambda: torch.softmax(s, -1)\n    return s.exp()"
+    ),
+    "of something else of that name": (
+        "class mine:\n    softmax = staticmethod(lambda s, d: s.exp())\n"
+        "def softargmax(s, torch=mine):\n    return torch.softmax(s, -1)"
     ),
     "after a way out": (
         "def softargmax(s):\n    if 1:\n        return s.exp()\n    return torch.softmax(s, 1)"
@@ -929,6 +942,14 @@ def test_only_what_is_certain_costs_points_and_a_person_reads_of_the_rest(name):
     assert bool(found.calls) == (name in CERTAIN)
     assert found.remarks or name in ("a first try", "defined anew")
     assert all(place == "softargmax" and "(line " in words for place, words in found.remarks)
+
+
+def test_what_a_task_allows_costs_nothing():
+    source = "def mine(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)"
+    cells, locked = [("mine", source)], ["import torch"]
+    assert scan(TASKS["attention"], "mine", cells, locked).calls
+    allowing = SimpleNamespace(allows=("scaled_dot_product_attention",), refuses=())
+    assert not scan(allowing, "mine", cells, locked).calls
 
 
 def test_a_cell_of_hundreds_of_commands_is_not_read_and_that_is_told():

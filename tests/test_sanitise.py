@@ -467,6 +467,7 @@ def test_nothing_is_fetched_covered_or_controlled(given, kept):
 DEEP = {
     "elements": "<div>" * 60_000,
     "empty cells": "<b>" * 30_000 + "x",
+    "closed in other letters": "<div><B></b>" * 20_000,
     "closed by others": "<div></span>" * 20_000,
     "closed in a comment": "<div><!--</div>-->" * 20_000,
     "small notes": "<rt>" * 20_000,
@@ -491,6 +492,10 @@ def test_long_lists_and_tables_are_not_nested():
     rows = "".join(f"<tr><td>{number}<br><td>x</tr>" for number in range(250))
     assert clean_html(f"<table>{rows}</table>").count("<tr>") == 250
     assert clean_html("<p>x</p><hr>" * 5000).count("<p>") == 5000
+    # The ends of these need not be written.
+    assert clean_html("<ul>" + "<li>x" * 400 + "</ul>").count("<li>") == 400
+    assert clean_html("<dl>" + "<dt>x<dd>y" * 400 + "</dl>").count("<dd>") == 400
+    assert clean_html("<B>x</b>" * 400).count("<b>") == 400
 
 
 def test_drawings_are_cleaned():

@@ -1,5 +1,6 @@
 """Vision: patches and back, positions on a grid, the model and rollout, against independent computations."""
 
+import itertools
 import json
 import math
 import subprocess
@@ -196,6 +197,31 @@ def test_only_a_model_without_positions_ignores_the_order_of_patches(positions):
     assert is_invariant(scores, patchify(images, 2)) == (positions == "none")
 
 
+def test_waves_of_the_model_are_those_of_rows_and_columns():
+    model = small("sinusoidal").float()
+    for row, column in itertools.product(range(2), range(3)):
+        expected = torch.cat([sinusoidal_encoding(2, 4)[row], sinusoidal_encoding(3, 4)[column]])
+        torch.testing.assert_close(model.waves[3 * row + column], expected)
+
+
+def test_patches_that_are_alike_are_told_apart_by_how_far_they_are_from_each_other():
+    _, (weights, _) = small("rotary")(torch.ones(2, 4, 6).double(), return_weights=True)
+    scores = weights[:, 1:, 1:].log()  # (2, 6, 6): but for what is the same for all keys of a query
+    scores = scores - scores.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+    assert scores[:, 0].std(-1).min() > 1e-4
+    torch.testing.assert_close(scores[:, 0, 1], scores[:, 4, 5])  # one to the right
+    torch.testing.assert_close(scores[:, 0, 3], scores[:, 2, 5])  # one down
+    torch.testing.assert_close(scores[:, 1, 3], scores[:, 2, 4])  # one down, one to the left
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_the_model_drops_in_training_only(positions):
+    model, x = small(positions, num_blocks=1, dropout_p=0.5), drawn(7, 8)
+    for part in (model.blocks[0], model.blocks[0].attention):
+        assert not torch.equal(part.train()(x), part(x))
+        torch.testing.assert_close(part.eval()(x), part(x))
+
+
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_weights_come_with_the_same_scores(positions):
     model, images = small(positions), drawn(3, 2, 4, 6)
@@ -237,6 +263,14 @@ def test_turned_attention_is_plain_where_nothing_is_turned():
         (lambda: attention_rollout([]), ValueError, "weights is empty"),
         (lambda: attention_rollout([torch.ones(2, 3, 4)]), ValueError, r"one of shape \(2, 3, 4\)"),
         (lambda: attention_distance(torch.ones(3, 3), torch.ones(2, 2)), ValueError, "positions has shape"),
+        (
+            lambda: attention_rollout([torch.ones(1, 2, 3, 3), torch.ones(2, 2, 3, 3)]),
+            ValueError,
+            r"\(2, 2, 3, 3\)",
+        ),
+        (lambda: attention_distance(torch.ones(2, 3), torch.ones(3, 2)), ValueError, "positions has shape"),
+        (lambda: grid_encoding(torch.ones(0, 2), torch.ones(2, 2)), ValueError, r"shape \(0, 2\)"),
+        (lambda: VisionTransformer((0, 4), 2, 3, 8, 2, 1), ValueError, "image_size is 0"),
         (lambda: small("both"), ValueError, "positions is 'both'"),
         (lambda: small(model_dim=6, num_heads=3, positions="sinusoidal"), ValueError, "multiple of 4"),
         (lambda: VisionTransformer((4, 5), 2, 3, 8, 2, 1), ValueError, "patch_size is 2"),
@@ -303,7 +337,11 @@ def test_moves_are_by_one_pixel_at_most():
 @pytest.mark.parametrize("model", digits.MODELS)
 def test_a_run_is_its_seed_and_goes_on_after_an_interruption(model, tmp_path):
     run = digits.Run(model, steps=4, batch=4, order="own")
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
     whole, log = digits.train(run)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not whole.training
     again, _ = digits.train(run, tmp_path)
     assert torch.equal(weights_of(whole), weights_of(again))
     resumed, resumed_log = digits.train(run, tmp_path)  # from the checkpoint at its end
@@ -311,6 +349,35 @@ def test_a_run_is_its_seed_and_goes_on_after_an_interruption(model, tmp_path):
     assert resumed_log["loss"] == log["loss"]
     with pytest.raises(ValueError, match="different run"):
         digits.train(digits.Run(model, steps=5, batch=4, order="own"), tmp_path)
+
+
+@pytest.mark.parametrize("order", digits.ORDERS)
+def test_pictures_are_moved_and_then_put_in_their_order(order, monkeypatch):
+    moved, asked = [], []
+
+    def shifted(images, generator):
+        moved.append(digits.shifted(images, generator))
+        return moved[-1]
+
+    def reordered(images, order, generator):
+        assert images is moved[-1]
+        asked.append(order)
+        return digits.reordered(images, order, generator)
+
+    monkeypatch.setattr("attncourse.digits.training.shifted", shifted)
+    monkeypatch.setattr("attncourse.digits.training.reordered", reordered)
+    digits.train(digits.Run("linear", steps=2, batch=4, order=order))
+    assert asked == [order] * 2
+
+
+def test_seeds_of_one_training_are_told_together(tmp_path, capsys):
+    for seed, steps in ((1, 1), (2, 1), (1, 2)):
+        run = digits.Run("linear", steps=steps, batch=2, seed=seed)
+        digits.save(run, *digits.train(run), tmp_path / str(steps))
+    for steps, runs in ((1, " 2 "), (2, " 1 ")):
+        main(["results", "--folder", str(tmp_path / str(steps))])
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("linear")]
+        assert runs in line
 
 
 def test_the_command_trains_and_does_not_overwrite(tmp_path, capsys):
@@ -367,6 +434,34 @@ def test_the_experiment_learns_and_is_its_seed():
     torch.testing.assert_close(blind.kept, blind.mixed, atol=1e-4, rtol=0)
 
 
+def test_the_experiment_has_all_four_and_each_is_what_its_name_says():
+    runs = experiment.two_by_two(patchify, grid_encoding, embed, steps=20)
+    for (name, run), (positions, order) in zip(
+        runs.items(), itertools.product((True, False), ("kept", "own")), strict=True
+    ):
+        assert name.startswith("positions") == positions
+        assert name.endswith("mixed") == (order == "own")
+        alone = experiment.train(patchify, grid_encoding, embed, positions=positions, order=order, steps=20)
+        assert torch.equal(run.loss, alone.loss)
+    for told in ("positions", "no positions"):
+        kept, mixed = runs[f"{told}, trained as they are"], runs[f"{told}, trained mixed"]
+        # Without positions the order cannot matter.
+        assert torch.allclose(kept.loss, mixed.loss, atol=1e-4) == (told == "no positions")
+
+
+def test_the_experiment_moves_its_pictures(monkeypatch):
+    monkeypatch.setattr(experiment, "shifted", lambda images, generator: torch.zeros_like(images))
+    empty = experiment.train(patchify, grid_encoding, embed, steps=20)
+    monkeypatch.undo()
+    assert not torch.equal(empty.loss, experiment.train(patchify, grid_encoding, embed, steps=20).loss)
+
+
+def test_who_was_taught_one_order_is_shown_that_one():
+    kept, mixed, labels = experiment.record("taught one order")
+    assert digits.share_right(mixed, labels) > 0.9
+    assert digits.share_right(kept, labels) < 0.5
+
+
 def test_the_experiment_names_a_function_that_does_not_fit():
     with pytest.raises(ValueError, match="patchify gives a tensor of shape"):
         experiment.train(lambda images, size: images.flatten(1), grid_encoding, embed, steps=20)
@@ -407,8 +502,6 @@ def test_logs_are_plain_json():
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6))
 def test_the_bag_counts_pictures(kinds):
-    import itertools
-
     from attncourse.checks.vision import same_bag
 
     patches = torch.tensor(kinds).float()[:, None]
