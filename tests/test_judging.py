@@ -11,6 +11,7 @@ import string
 import subprocess
 import sys
 from importlib import import_module
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -731,7 +732,10 @@ def test_the_usual_ways_to_derivatives_work_through_the_pipe():
     jacobian = torch.autograd.functional.jacobian(program, x)
     for found in (
         torch.autograd.functional.jacobian(far, x),
+        torch.autograd.functional.jacobian(far, x, vectorize=True),
+        torch.autograd.functional.jacobian(far, x, vectorize=True, strategy="forward-mode"),
         torch.func.jacrev(far)(x),
+        torch.func.jacfwd(far)(x),
         torch.stack([torch.func.vjp(far, x)[1](v)[0] for v in torch.eye(6).double().view(6, 3, 2)]).view(
             3, 2, 3, 2
         ),
@@ -741,6 +745,27 @@ def test_the_usual_ways_to_derivatives_work_through_the_pipe():
     torch.testing.assert_close(torch.vmap(far)(many), torch.vmap(program)(many))
     assert far.calls > 4
     assert copy.deepcopy(far).calls == 0
+
+
+def test_derivatives_of_several_values_by_several_arguments_come_through_the_pipe():
+    def two(x, power, y):
+        return x.sum(0) * y**power, {"count": len(x), "constant": torch.ones(2), "scores": (x @ x.mT).float()}
+
+    far = absent._elsewhere("f", Pipe({"f": two}).answer)
+    x, y = torch.randn(3, 2, dtype=torch.float64), torch.rand(2, dtype=torch.float64)
+
+    def loss(function, x, y):
+        product, others = function(x, 3, y)
+        assert others["count"] == 3
+        return product.sin().sum() + (others["constant"] * others["scores"][:, :2].cos()).sum()
+
+    gradients = [torch.func.grad(loss, argnums=(1, 2))(function, x, y) for function in (two, far)]
+    torch.testing.assert_close(*gradients)
+    ahead = [
+        torch.func.jvp(lambda x, y, f=function: loss(f, x, y), (x, y), (x.cos(), y.cos()))[1]
+        for function in (two, far)
+    ]
+    torch.testing.assert_close(*ahead)
 
 
 def test_a_function_that_could_be_known_by_its_make_does_not_leave_the_grader():

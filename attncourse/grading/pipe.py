@@ -19,6 +19,7 @@ from attncourse.probe.wire import Malformed, decode, encode, holds_program
 MOST_QUESTIONS = 1000  # for each function
 MOST_CHARACTERS = 2**16
 MOST_NUMBERS = 2**11  # in one tensor
+MOST_DERIVATIVES = 2**18  # of one tensor by another
 LARGEST_NUMBER = 2**10  # of positions, say
 
 
@@ -44,16 +45,11 @@ class Pipe:
             return _nothing("its arguments are too large")
         try:
             asked = decode(question)
-            function, gradients = self.functions[asked["name"]], asked.get("gradients")
+            compute = _derivatives if asked.get("derivatives") else _value
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
             if holds_program(leaves) or not all(map(_is_small, leaves)):
                 return _nothing("its arguments are too large, or no plain data")
-            value = (
-                _value(function, leaves, form)
-                if gradients is None
-                else _back(function, leaves, form, gradients)
-            )
-            return encode({"value": value})
+            return encode({"value": compute(self.functions[asked["name"]], leaves, form)})
         except (Malformed, LookupError):
             return _nothing("it was not asked for as it should be")
         except Exception as error:  # what the function says of arguments that do not fit
@@ -78,29 +74,31 @@ def _value(function: Callable, leaves: list[Any], form: Any) -> Plain:
     return function(*inputs, **named)
 
 
-def _back(function: Callable, leaves: list[Any], form: Any, gradients: Any) -> list[Tensor | None]:
-    """What comes back to each leaf of the arguments from the gradients at each leaf of the value."""
+@torch.enable_grad()
+def _derivatives(function: Callable, leaves: list[Any], form: Any) -> list[Tensor | None]:
+    """Of each leaf of the value by each leaf of the arguments, which stand one after the other.
+
+    Each is of the shape (*sizes of the value, *sizes of the argument), or None if one of the two is no
+    tensor of numbers with fractions.
+    """
     tracked = [leaf.requires_grad_() if _is_floating(leaf) else leaf for leaf in leaves]
     inputs, named = tree_unflatten(tracked, form)
-    with torch.enable_grad():
-        values, _ = tree_flatten(function(*inputs, **named))
-    pairs = [
-        (value, gradient)
-        for value, gradient in zip(values, gradients, strict=True)
-        if _is_floating(value) and value.requires_grad and gradient is not None
+    values, _ = tree_flatten(function(*inputs, **named))
+    return [
+        _derivative(value, leaf) if _is_floating(value) and _is_floating(leaf) else None
+        for value in values
+        for leaf in tracked
     ]
-    sources = [leaf for leaf in tracked if _is_floating(leaf)]
-    found = iter(
-        torch.autograd.grad(
-            [value for value, _ in pairs],
-            sources,
-            [gradient for _, gradient in pairs],
-            allow_unused=True,
-        )
-        if pairs
-        else [None] * len(sources)
-    )
-    return [next(found) if _is_floating(leaf) else None for leaf in tracked]
+
+
+def _derivative(value: Tensor, source: Tensor) -> Tensor:
+    if value.numel() * source.numel() > MOST_DERIVATIVES:
+        raise ValueError("there are too many derivatives")
+    found = torch.zeros(value.numel(), *source.shape, dtype=source.dtype)
+    if value.requires_grad:
+        for row, number in zip(found, value.flatten(), strict=True):
+            row.copy_(torch.autograd.grad(number, source, retain_graph=True, materialize_grads=True)[0])
+    return found.view(value.shape + source.shape)
 
 
 def _is_floating(value: Any) -> bool:

@@ -6,8 +6,9 @@ what has to be right for it: that is computed where the grader is, which sends b
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,7 +150,7 @@ class _Question:
 
 
 class _Elsewhere(Function):
-    """A call that is computed elsewhere, forwards and backwards."""
+    """A call that is computed elsewhere, with its derivatives."""
 
     @staticmethod
     def forward(question: _Question, *leaves: Any) -> tuple:
@@ -160,25 +161,60 @@ class _Elsewhere(Function):
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
         ctx.question, *leaves = inputs
         ctx.others = [None if isinstance(leaf, Tensor) else (leaf,) for leaf in leaves]
-        ctx.save_for_backward(*(leaf for leaf in leaves if isinstance(leaf, Tensor)))
+        ctx.dtypes = [getattr(value, "dtype", None) for value in output]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple:
-        tensors = iter(ctx.saved_tensors)
-        leaves = [next(tensors) if other is None else other[0] for other in ctx.others]
-        return (None, *_Back.apply(ctx.question, len(gradients), *gradients, *leaves))
+        columns = zip(*_derivatives(ctx), strict=True)  # one for each leaf
+        return (None, *(_sum(map(_back, gradients, column)) for column in columns))
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: Tensor | None) -> tuple:
+        rows = _derivatives(ctx)  # one for each value
+        found = (_sum(map(_ahead, row, tangents)) for row in rows)
+        return tuple(
+            None if one is None else one.to(dtype) for one, dtype in zip(found, ctx.dtypes, strict=True)
+        )
 
     @staticmethod
     def vmap(info: Any, dims: tuple, *inputs: Any) -> tuple[tuple, tuple]:
         return _one_by_one(_Elsewhere, info, dims, inputs)
 
 
-class _Back(Function):
-    """What comes back to the arguments of a call that is computed elsewhere."""
+def _derivatives(ctx: Any) -> list[Sequence[Tensor | None]]:
+    """Of each value by each leaf of the arguments: (*sizes of the value, *sizes of the leaf)."""
+    tensors = iter(ctx.saved_tensors)
+    leaves = [next(tensors) if other is None else other[0] for other in ctx.others]
+    found = _Derivatives.apply(ctx.question, *leaves)
+    return [found[start : start + len(leaves)] for start in range(0, len(found), len(leaves))]
+
+
+def _back(gradient: Tensor | None, derivative: Tensor | None) -> Tensor | None:
+    if gradient is None or derivative is None:
+        return None
+    return torch.tensordot(gradient.to(derivative.dtype), derivative, gradient.dim())
+
+
+def _ahead(derivative: Tensor | None, tangent: Tensor | None) -> Tensor | None:
+    if derivative is None or tangent is None:
+        return None
+    return torch.tensordot(derivative, tangent, tangent.dim())
+
+
+def _sum(parts: Iterable[Tensor | None]) -> Tensor | None:
+    known = [part for part in parts if part is not None]
+    return functools.reduce(torch.add, known) if known else None
+
+
+class _Derivatives(Function):
+    """The derivatives of a call that is computed elsewhere."""
 
     @staticmethod
-    def forward(question: _Question, number: int, *parts: Any) -> tuple:
-        return tuple(question.put(parts[number:], gradients=parts[:number]))
+    def forward(question: _Question, *leaves: Any) -> tuple:
+        return tuple(question.put(leaves, derivatives=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
@@ -190,7 +226,7 @@ class _Back(Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple, *inputs: Any) -> tuple[tuple, tuple]:
-        return _one_by_one(_Back, info, dims, inputs)
+        return _one_by_one(_Derivatives, info, dims, inputs)
 
 
 def _one_by_one(function: type[Function], info: Any, dims: tuple, inputs: tuple) -> tuple[tuple, tuple]:
