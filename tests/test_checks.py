@@ -512,6 +512,15 @@ def test_the_pencil_case_shows_what_came_back_beside_what_was_expected():
     assert "Read: attention_operator.html#rows-and-columns" in words
 
 
+def test_of_several_tensors_the_wrong_numbers_of_each_are_marked():
+    def second_is_wrong(first, second):
+        return torch.logaddexp(first[0], second[0]), torch.full_like(first[1], 7)
+
+    message = failed(checks.merge_outputs, second_is_wrong).message
+    assert message.count("[7*]") == 2
+    assert "0.6931*" not in message
+
+
 def test_no_line_is_wider_than_what_jupyterlab_shows_beside_its_file_browser():
     for task in TASKS.values():
         for mistake in random.Random(2).sample(task.single_mistakes, min(len(task.single_mistakes), 3)):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from attncourse.checks.compare import Problem, dtype_name, problem_with, same_form
+from attncourse.checks.compare import Problem, difference, dtype_name, problem_with, same_form
 from attncourse.checks.recognise import Recognised, recognise
 from attncourse.checks.task import Law, Task
 from attncourse.checks.verdict import Code, Facts, Passage, Picture, Pictures, Section, Verdict, Words
@@ -110,7 +110,7 @@ def _judged(
     answer = answers[first]
     sections: list[Section] = []
     if not seed and number == 1:
-        sections.append(_on_paper(task, case, answer, references[first], problem))
+        sections.append(_on_paper(task, case, answer, references[first]))
     right = len(cases) - len(wrong)
     sections.append(_facts(task, cases[first], problem, answer.modified, right, len(cases)))
     if failure is not None and failure.text:
@@ -195,20 +195,30 @@ def _number_if_expected(value: Plain, expected: Plain) -> Plain:
     return value
 
 
-def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer, problem: Problem) -> Section:
+def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer) -> Section:
     """The pencil case: what went in, what came back, and what was expected."""
     pictures = [Picture(name, value) for name, value in case.inputs.items() if not isinstance(value, Program)]
     if answer.failure is None:
-        pictures += _pictures("Came back", answer.value, problem.wrong)
+        pictures += _pictures("Came back", answer.value, reference.value if task.compare is None else None)
     expected = "Expected" if task.compare is None else "A right answer"
     return Pictures([*pictures, *_pictures(expected, reference.value)])
 
 
-def _pictures(title: str, value: Plain, wrong: Tensor | None = None) -> list[Picture]:
-    """A value's picture, or if it is several tensors one of each."""
+def _pictures(title: str, value: Plain, right: Plain = None) -> list[Picture]:
+    """A value's picture, or if it is several tensors one of each, with what is not right marked."""
     if isinstance(value, tuple | list) and value and all(isinstance(part, Tensor) for part in value):
-        return [Picture(f"{title}: {number}", part) for number, part in enumerate(value, 1)]
-    return [Picture(title, value, wrong)]
+        fits = isinstance(right, tuple | list) and len(right) == len(value)
+        parts = zip(value, right if fits else [None] * len(value), strict=True)
+        return [
+            Picture(f"{title}: {number}", part, _wrong(part, other))
+            for number, (part, other) in enumerate(parts, 1)
+        ]
+    return [Picture(title, value, _wrong(value, right))]
+
+
+def _wrong(value: Plain, right: Plain) -> Tensor | None:
+    problem = None if right is None else difference(value, right)
+    return None if problem is None else problem.wrong
 
 
 def _facts(
