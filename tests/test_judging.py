@@ -376,8 +376,9 @@ def notebook(tmp_path_factory):
         check_cell("own_after", "assert good"),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Execute, "_get_timeout", lambda self, cell: 30 if cell else 15)
-        return executed(cells, tmp_path_factory.mktemp("work"), output_limit=10**5)
+        patch.setattr(Execute, "_get_timeout", lambda self, cell: 30)
+        # Three draws together have three times as long: so long the endless one is waited for.
+        return executed(cells, tmp_path_factory.mktemp("work"), output_limit=10**5, timeout=3)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -457,6 +458,7 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path, monkeypatch):
             check_cell("later", "checks.attention(good)"),
         ],
         tmp_path,
+        timeout=2,
     )
     assert [mark(nb, name) for name in ("good", "deaf", "later")] == [2, 0, 0]
     assert "did not let itself be interrupted" in text_of(nb, "later")
