@@ -443,8 +443,7 @@ def test_a_road_that_is_not_open_is_flagged(notebook):
     assert notebook.metadata.attncourse["isolation"]
 
 
-def test_what_cannot_be_interrupted_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(judging, "GRACE", 2)
+def test_what_cannot_be_interrupted_is_stopped(tmp_path):
     deaf = (
         "def deaf(q, k, v):\n    while True:\n        try:\n            time.sleep(60)\n"
         "        except BaseException:\n            pass"
@@ -459,6 +458,7 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path, monkeypatch):
         ],
         tmp_path,
         timeout=2,
+        grace=2,
     )
     assert [mark(nb, name) for name in ("good", "deaf", "later")] == [2, 0, 0]
     assert "did not let itself be interrupted" in text_of(nb, "later")

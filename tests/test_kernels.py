@@ -463,7 +463,7 @@ def graded(folder, *cells, seconds=3, **settings):
     """A notebook of these cells, run as grading runs it."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
-    execute = judging.Execute(config=Config({"Provisioner": settings}), timeout=seconds, iopub_timeout=1)
+    execute = judging.Execute(config=Config({"Provisioner": settings}), timeout=seconds, grace=1)
     execute.preprocess(notebook, {"metadata": {"path": str(folder)}})
     return [
         [output.get("text", output.get("evalue")) for output in cell.outputs] for cell in execute.nb.cells
@@ -500,8 +500,7 @@ def test_what_a_notebook_did_before_its_hunger_ended_it_stays(jailed, tmp_path):
     ]
 
 
-def test_bytes_on_the_sockets_of_a_kernel_hold_nobody_up(jailed, tmp_path, monkeypatch):
-    monkeypatch.setattr(judging, "GRACE", 1)
+def test_bytes_on_the_sockets_of_a_kernel_hold_nobody_up(jailed, tmp_path):
     noise = """
 import os, stat
 numbers = [int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]

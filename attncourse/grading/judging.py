@@ -40,8 +40,6 @@ from attncourse.probe import wire
 from attncourse.probe.absent import NotInGrading
 from attncourse.probe.answer import Answer, Failure
 
-# After an interrupt, Python gets so many seconds to come back before it is stopped for good.
-GRACE = 10
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
 LONGEST_LINE = 2000  # characters of a line of an error message
 MOST_LINES = 60  # of a traceback
@@ -79,7 +77,13 @@ class Execute(preprocessors.Execute):
     def _secret_of_the_course(self) -> str:
         return secret.of_course(Path.cwd())
 
-    iopub_timeout = Integer(GRACE, help=preprocessors.Execute.iopub_timeout.help).tag(config=True)
+    grace = Integer(
+        10, help="seconds that Python gets to come back after an interrupt, before it is stopped for good"
+    ).tag(config=True)
+
+    @default("iopub_timeout")
+    def _as_long_as_an_interrupt(self) -> int:
+        return self.grace
 
     def __init__(self, **settings: Any) -> None:
         ours = {"kernel_manager_class": KernelManager, "store_widget_state": False}
@@ -103,7 +107,7 @@ class Execute(preprocessors.Execute):
         manager = super().create_kernel_manager()
         manager.context.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
         # Else who sends to a kernel that has broken its connection waits for ever.
-        manager.context.setsockopt(zmq.SNDTIMEO, 1000 * GRACE)
+        manager.context.setsockopt(zmq.SNDTIMEO, 1000 * self.grace)
         graded = (cell for cell in self.nb.cells if is_grade(cell))
         manager.course = str(
             made.package_for([task for cell in graded for task, _ in calls_of_checks(cell.source)])
@@ -156,7 +160,7 @@ class Execute(preprocessors.Execute):
 
         nbclient would, for an answer that what a notebook writes on its sockets has kept from coming.
         """
-        most = (self._get_timeout(cell) or 0) + 3 * GRACE
+        most = (self._get_timeout(cell) or 0) + 3 * self.grace
         try:
             async with asyncio.timeout(most) as limit:
                 await self.async_execute_cell(cell, index, store_history=True)
@@ -366,7 +370,7 @@ class Execute(preprocessors.Execute):
         interrupted = 0.0
         found = None
         while True:
-            left = (interrupted + GRACE if interrupted else self._end(begun, times=times)) - monotonic()
+            left = (interrupted + self.grace if interrupted else self._end(begun, times=times)) - monotonic()
             if left <= 0:
                 if interrupted:
                     raise TimeoutError
