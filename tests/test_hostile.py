@@ -4,7 +4,6 @@ import csv
 import ctypes
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,7 +24,15 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 UNIT = "attention_operator"
+# Tasks before the one that is spoilt, which is the third, and after it.
+LAST = "check_score_scale"
 HONEST = 3
+# As small as lets honest cells come to their end: what never ends is waited for as long.
+LIMITS = """
+c.Execute.timeout, c.Execute.grace, c.Execute.notebook_timeout, c.Execute.seeds = 5, 5, 40, 2
+c.Execute.slower = 3.0
+c.Provisioner.memory, c.Provisioner.reading = 1 << 30, 200 << 20
+"""
 # What must not come out again where it does not belong.
 CANARIES = {
     name: f"canary-of-the-{name}" for name in ("solutions", "gradebook", "environment", "student", "marks")
@@ -77,16 +84,19 @@ def files_in(course):
 
 
 def new_course(folder):
-    """A course with one unit, whose solutions, gradebook and environment are marked."""
-    shutil.copytree(ROOT / "exercises" / UNIT, folder / "exercises" / UNIT)
-    source = (ROOT / "solutions" / UNIT / f"{UNIT}.ipynb").read_text(encoding="utf-8")
-    marked = source.replace("### BEGIN SOLUTION", f"### BEGIN SOLUTION\\n    # {CANARIES['solutions']}")
-    assert marked != source
-    (folder / "solutions" / UNIT).mkdir(parents=True)
-    (folder / "solutions" / UNIT / f"{UNIT}.ipynb").write_text(marked, encoding="utf-8")
-    config = (ROOT / "nbgrader_config.py").read_text()
-    limits = "\nc.Execute.timeout = 8\nc.Execute.notebook_timeout = 120\nc.Execute.slower = 1.5\n"
-    (folder / "nbgrader_config.py").write_text(config + limits)
+    """A course with the beginning of one unit, whose solutions, gradebook and environment are marked."""
+    for step in ("exercises", "solutions"):
+        notebook = nbformat.read(ROOT / step / UNIT / f"{UNIT}.ipynb", as_version=4)
+        names = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in notebook.cells]
+        notebook.cells = notebook.cells[: names.index(LAST) + 1]
+        if step == "solutions":
+            for cell in notebook.cells:
+                mark = f"### BEGIN SOLUTION\n    # {CANARIES['solutions']}"
+                cell.source = cell.source.replace("### BEGIN SOLUTION", mark)
+        (folder / step / UNIT).mkdir(parents=True)
+        nbformat.write(notebook, folder / step / UNIT / f"{UNIT}.ipynb")
+    assert CANARIES["solutions"] in nbformat.writes(notebook)
+    (folder / "nbgrader_config.py").write_text((ROOT / "nbgrader_config.py").read_text() + LIMITS)
     with Gradebook(f"sqlite:///{folder}/gradebook.db", "attncourse") as gradebook:
         gradebook.add_student(CANARIES["gradebook"])
 

@@ -533,10 +533,10 @@ def endless_loop(sheet: Sheet) -> None:
 
 @_kind(OTHERS)
 def endless_error(sheet: Sheet) -> None:
-    """The answer raises an exception whose message has fifty megabytes."""
+    """The answer raises an exception whose message has five megabytes."""
     sheet.write("""
         def ANSWER(*args, **kwargs):
-            raise ValueError("attention " * 5_000_000)
+            raise ValueError("attention " * 500_000)
     """)
 
 
