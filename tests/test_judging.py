@@ -14,12 +14,13 @@ from importlib import import_module
 from types import SimpleNamespace
 
 import nbformat
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
@@ -30,6 +31,7 @@ from attncourse.checks.task import source_of
 from attncourse.grading import judging, made, secret
 from attncourse.grading.answers import right_answers
 from attncourse.grading.judging import Execute, calls_of_checks
+from attncourse.grading.kernels.provisioner import copy_folder
 from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
 from attncourse.grading.repair import VERDICT, Repair
 from attncourse.grading.sanitise import Sanitise
@@ -37,7 +39,7 @@ from attncourse.grading.scan import scan
 from attncourse.grading.submitted import look_through
 from attncourse.probe import absent, wire
 from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign
-from attncourse.probe.calling import probe
+from attncourse.probe.calling import Calling, probe
 from attncourse.probe.program import Elsewhere, Program, trace
 from attncourse.probe.respond import cases_of
 
@@ -717,6 +719,7 @@ def test_a_function_elsewhere_is_that_function_gradients_included():
     [
         ("g", (1,), "not asked for as it should be"),
         ("f", (torch.zeros(3000),), "too large"),
+        ("f", (torch.zeros(70, 3000),), "too large"),
         ("f", (2000, 2000), "too large"),
         ("f", ([0.0] * 10**5,), "too large"),
         ("f", ("x",), "TypeError"),
@@ -725,6 +728,15 @@ def test_a_function_elsewhere_is_that_function_gradients_included():
 def test_the_pipe_is_bounded(name, inputs, words):
     with pytest.raises(ValueError, match=words):
         asked(Pipe({"f": lambda *n: torch.ones(*n)}), name, *inputs)
+
+
+@pytest.mark.parametrize(
+    "inputs", [(torch.zeros(3, 32, 32), np.int64(4)), (torch.zeros(60, 64), np.float32(2))]
+)
+def test_what_a_student_would_try_fits_through_the_pipe(inputs):
+    value, number = asked(Pipe({"f": lambda x, n: (2 * x, n)}), "f", *inputs)
+    assert value.shape == inputs[0].shape
+    assert number == inputs[1]
 
 
 def test_the_usual_ways_to_derivatives_work_through_the_pipe():
@@ -838,8 +850,17 @@ def test_another_file_beside_the_notebook_draws_other_numbers(tmp_path):
     for content in ("prepared", "prepared otherwise"):
         (tmp_path / "inside" / "answers.txt").write_text(content)
         found.append(judging.handed_in(nb, tmp_path))
-    found.append(judging.handed_in(new_notebook(cells=[new_code_cell("2")]), tmp_path))
-    assert len(set(found)) == 4
+    picture = {"p.png": {"image/png": "AAAA"}}
+    for cell in (new_code_cell("2"), new_raw_cell("1"), new_markdown_cell("1", attachments=picture)):
+        found.append(judging.handed_in(new_notebook(cells=[cell]), tmp_path))
+    assert len(set(found)) == 6
+
+
+def test_an_answer_cannot_read_the_notebook(tmp_path):
+    (tmp_path / "unit.ipynb").write_text("{}")
+    (tmp_path / "mine.txt").write_text("mine")
+    copy_folder(str(tmp_path), str(tmp_path / "work"), 2**20)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["mine.txt"]
 
 
 def test_a_course_has_one_secret_which_only_its_owner_reads(tmp_path):
@@ -975,13 +996,31 @@ def test_what_a_task_allows_costs_nothing():
     source = "def mine(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)"
     cells, locked = [("mine", source)], ["import torch"]
     assert scan(TASKS["attention"], "mine", cells, locked).calls
-    allowing = SimpleNamespace(allows=("scaled_dot_product_attention",), refuses=())
+    allowing = SimpleNamespace(allows=("scaled_dot_product_attention",), refuses=(), calling=Calling())
     assert not scan(allowing, "mine", cells, locked).calls
 
 
-def test_a_cell_of_hundreds_of_commands_is_not_read_and_that_is_told():
-    found = scan(TASKS["softargmax"], "softargmax", [("own", "%time 1\n" * 8000)], ["import torch"])
+@pytest.mark.parametrize("source", ["%time 1\n" * 8000, "%time 1\n" * 45 + "x = 1\n" * 9000, "x" * 200_000])
+def test_a_cell_that_takes_too_long_to_read_is_not_read_and_that_is_told(source):
+    found = scan(TASKS["softargmax"], "softargmax", [("own", source)], ["import torch"])
     assert "was not read" in found.remarks[0][1]
+
+
+@pytest.mark.parametrize("source", ["from mine import softargmax", "import mine.parts as m", "%run mine.py"])
+def test_a_person_is_told_of_answers_in_other_files(source):
+    found = scan(TASKS["softargmax"], "softargmax", [("softargmax", source)], ["import torch"], {"mine"})
+    assert "was not read" in found.remarks[0][1]
+    assert not scan(TASKS["softargmax"], "softargmax", [("own", "import math")], [], {"mine"}).remarks
+
+
+def test_a_person_is_told_of_work_that_is_not_watched():
+    source = (
+        "from concurrent.futures import ThreadPoolExecutor\ndef mine(q, k, v, n):\n"
+        "    with ThreadPoolExecutor() as pool:\n        return pool.submit(torch.matmul, q, k).result()"
+    )
+    (remark, *_) = scan(TASKS["chunked_attention"], "mine", [("mine", source)], ["import torch"]).remarks
+    assert "ThreadPoolExecutor" in remark[1]
+    assert not scan(TASKS["softargmax"], "mine", [("mine", source)], ["import torch"]).remarks
 
 
 # --- what is repaired ---

@@ -446,6 +446,15 @@ def test_what_takes_too_long_to_read_is_shown_as_it_was_written():
     assert markdown2html({}, notebook.cells[0].source).startswith("<pre><code>$$")
 
 
+def test_nothing_that_takes_too_long_to_clean_stays():
+    slow = "<!--" * 100_000  # takes minutes
+    output = new_output("display_data", {"text/markdown": slow})
+    notebook = new_notebook(cells=[new_raw_cell(slow), new_code_cell("1", outputs=[output, output])])
+    Sanitise(markdown_timeout=1).preprocess(notebook, {})
+    assert notebook.cells[0].source.startswith("<pre>&lt;!--")
+    assert [one.output_type for one in notebook.cells[1].outputs] == ["stream", "stream"]
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [

@@ -31,7 +31,9 @@ from attncourse.probe.program import trace
 SOFTMAX = (
     "softmax",
     "log_softmax",
+    "_log_softmax",
     "special_softmax",
+    "special_log_softmax",
     "_softmax",
     "softmin",
     "logsumexp",

@@ -127,7 +127,7 @@ running_total = Task(
             _forbidden_adds_nothing,
         ),
     ],
-    refuses=("softmax", "log_softmax", "logsumexp", "logcumsumexp", "cummax"),
+    refuses=("softmax", "log_softmax", "special_log_softmax", "logsumexp", "logcumsumexp", "cummax"),
     exact_dtype=True,
 )
 

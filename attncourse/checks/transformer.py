@@ -157,7 +157,14 @@ layer_norm = Task(
             _is_bias,
         ),
     ],
-    refuses=("layer_norm", "group_norm"),
+    refuses=(
+        "layer_norm",
+        "group_norm",
+        "native_layer_norm",
+        "native_group_norm",
+        "instance_norm",
+        "batch_norm",
+    ),
 )
 
 

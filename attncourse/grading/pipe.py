@@ -15,10 +15,11 @@ from attncourse.probe.answer import Plain
 from attncourse.probe.wire import Malformed, decode, encode, holds_program
 
 # Much more than any answer needs, and little enough for this process: the largest thing that can be
-# computed from it are the scores of one row of numbers with another.
+# computed from a tensor are the scores of all rows of numbers with each other.
 MOST_QUESTIONS = 1000  # for each function
-MOST_CHARACTERS = 2**16
-MOST_NUMBERS = 2**11  # in one tensor
+MOST_CHARACTERS = 2**19
+MOST_SCORES = 2**22  # the numbers of one tensor, times its largest size
+MOST_LEAVES = 1000  # tensors, numbers and words among the arguments
 MOST_DERIVATIVES = 2**18  # of one tensor by another
 LARGEST_NUMBER = 2**10  # of positions, say
 
@@ -47,7 +48,7 @@ class Pipe:
             asked = decode(question)
             compute = _derivatives if asked.get("derivatives") else _value
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
-            if holds_program(leaves) or not all(map(_is_small, leaves)):
+            if len(leaves) > MOST_LEAVES or holds_program(leaves) or not all(map(_is_small, leaves)):
                 return _nothing("its arguments are too large, or no plain data")
             return encode({"value": compute(self.functions[asked["name"]], leaves, form)})
         except (Malformed, LookupError):
@@ -62,7 +63,7 @@ def _nothing(words: str) -> str:
 
 def _is_small(leaf: Any) -> bool:
     if isinstance(leaf, Tensor):
-        return leaf.numel() <= MOST_NUMBERS
+        return leaf.numel() * max(leaf.shape, default=1) <= MOST_SCORES
     if isinstance(leaf, int):
         return abs(leaf) <= LARGEST_NUMBER
     return leaf is None or isinstance(leaf, bool | float | str)

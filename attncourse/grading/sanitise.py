@@ -121,8 +121,17 @@ _FLAT |= {"p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "o
 def clean_html(text: str) -> str:
     """HTML without what could run, load, cover or control anything."""
     if _is_deep(text):
-        return f"<pre>{html.escape(text)}</pre>"
+        return _as_written(text)
     return _CLEANER.clean(text)
+
+
+def _as_written(text: str) -> str:
+    return f"<pre>{html.escape(text)}</pre>"
+
+
+def _clean_raw(source: str) -> str:
+    cleaned = clean_html(source)
+    return source if _same(source, cleaned) else cleaned
 
 
 def _is_deep(text: str) -> bool:
@@ -144,7 +153,7 @@ def _is_deep(text: str) -> bool:
 
 def _same(one: str, other: str) -> bool:
     """Whether two pieces of HTML hold the same, however they write it."""
-    return not _is_deep(one) and _shape(one) == _shape(other)
+    return one == other or (not _is_deep(one) and _shape(one) == _shape(other))
 
 
 def _shape(text: str) -> tuple[Counter[Any], str]:
@@ -361,7 +370,7 @@ class Sanitise(NbGraderPreprocessor):
 
     markdown_timeout = Integer(
         20,
-        help="seconds that all Markdown of a notebook may take; what is left then is shown as it was written",
+        help="seconds that cleaning a notebook may take; what is left then is shown as it was written",
     ).tag(config=True)
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
@@ -382,23 +391,26 @@ class Sanitise(NbGraderPreprocessor):
             cell.attachments = nbformat.from_dict(_attachments(cell.attachments))
         before = cell.source
         if cell.cell_type == "markdown" and not is_locked(cell):
-            cell.source = self._in_time(cell.source, cell.get("attachments"))
+            cell.source = self._in_time(
+                lambda: clean_markdown(before, cell.get("attachments")), as_code(before)
+            )
         elif cell.cell_type == "raw" and not is_locked(cell):
-            cleaned = clean_html(cell.source)
-            cell.source = cell.source if _same(cell.source, cleaned) else cleaned
+            cell.source = self._in_time(lambda: _clean_raw(before), _as_written(before))
         elif cell.cell_type == "code":
-            cell.outputs = [output for output in map(_output, cell.outputs) if output is not None]
+            left = nbformat.v4.new_output("stream", text="Here stood what took too long to be read.")
+            outputs = [self._in_time(functools.partial(_output, output), left) for output in cell.outputs]
+            cell.outputs = [output for output in outputs if output is not None]
         if cell.source != before:
             name = cell.metadata.get("nbgrader", {}).get("grade_id", "")
             flag(nb, name, "HTML that may run or load something was taken out of a text")
 
-    def _in_time(self, source: str, attachments: Any) -> str:
+    def _in_time(self, clean: Callable[[], Any], instead: Any) -> Any:
         start = monotonic()
         try:
             with at_most(self._left):
-                return clean_markdown(source, attachments)
+                return clean()
         except TooLong:
-            return as_code(source)
+            return instead
         finally:
             self._left -= monotonic() - start
 

@@ -8,7 +8,7 @@ import ast
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -23,7 +23,7 @@ LAYERS = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLa
 SUSPICIOUS = {
     *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
     *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
-    *("importlib", "ctypes", "marshal", "pickle"),
+    *("importlib", "ctypes", "marshal", "pickle", "disable_current_modes"),
 }
 BUILTINS = {"exec", "eval", "compile", "__import__"}
 
@@ -44,7 +44,13 @@ class Findings:
     remarks: list[tuple[str, str]] = field(default_factory=list)
 
 
-def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequence[str] = ()) -> Findings:
+def scan(
+    task: Task,
+    answer: str,
+    cells: Sequence[tuple[str, str]],
+    locked: Sequence[str] = (),
+    beside: Collection[str] = (),
+) -> Findings:
     """Read the code that stands above a check.
 
     Parameters
@@ -56,16 +62,21 @@ def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequ
         The names and sources of the student's code cells above the check.
     locked : sequence of str
         The sources of the code cells that are not the student's.
+    beside : collection of str
+        The names of modules that were handed in beside the notebook.
     """
     found = Findings()
     refused = {_plain(name) for name in (*FUSED, *task.refuses) if name not in task.allows}
     forbidden = refused | {_plain(name) for name in LAYERS if name not in task.allows}
+    forbidden |= set(map(_plain, task.calling.way.unseen))
     trees = [(place, tree) for place, source in cells if (tree := _parse(source)) is not None]
     for place, source in cells:
-        if len(_MAGICS.findall(source)) > MOST_MAGICS:
+        if _is_too_much(source):
             found.remarks.append(
-                (place, f"has more than {MOST_MAGICS} commands of IPython's: it was not read")
+                (place, "is too long, or has too many commands of IPython's: it was not read")
             )
+        if _RUN.search(source):
+            found.remarks.append((place, "the code runs a file, which was not read"))
     everywhere = [*filter(None, map(_parse, locked)), *(tree for _, tree in trees)]
     imported = {
         name: origin for tree in everywhere for node in _walk(tree) for name, origin in _imports(node)
@@ -95,6 +106,11 @@ def scan(task: Task, answer: str, cells: Sequence[tuple[str, str]], locked: Sequ
                 remark = (place, f"the code uses {last} (line {getattr(node, 'lineno', 1)} of its cell)")
                 if remark not in found.remarks:
                     found.remarks.append(remark)
+        for _, origin in _imports(node):
+            module = origin.partition(".")[0]
+            remark = (place, f"the code imports {module}, which was handed in beside it and was not read")
+            if module in beside and remark not in found.remarks:
+                found.remarks.append(remark)
     return found
 
 
@@ -109,14 +125,27 @@ MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictC
 # IPython reads a whole cell anew for each command of its own in it: with hundreds that takes minutes.
 _MAGICS = re.compile(r"^\s*[%!?]|\?\s*$|=\s*[%!]", re.MULTILINE)
 MOST_MAGICS = 50
+MOST_MAGICS_TIMES_CHARACTERS = 250_000
+MOST_CHARACTERS = 100_000
+_RUN = re.compile(r"^\s*%run\b", re.MULTILINE)
 # Cell magics that run the rest of the cell as Python.
 RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
+
+
+@functools.lru_cache(maxsize=500)
+def _is_too_much(source: str) -> bool:
+    magics = len(_MAGICS.findall(source))
+    return (
+        magics > MOST_MAGICS
+        or len(source) > MOST_CHARACTERS
+        or magics * len(source) > MOST_MAGICS_TIMES_CHARACTERS
+    )
 
 
 # The same cells stand above many checks, and in many notebooks.
 @functools.lru_cache(maxsize=500)
 def _parse(source: str) -> ast.Module | None:
-    if len(_MAGICS.findall(source)) > MOST_MAGICS:
+    if _is_too_much(source):
         return None
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith(RUNNING):

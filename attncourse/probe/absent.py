@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from attncourse.probe.answer import Plain
+from attncourse.probe.answer import Plain, plain
 from attncourse.probe.refusing import given
 from attncourse.probe.wire import decode, encode
 
@@ -141,7 +141,8 @@ class _Question:
     found: Any = None
 
     def put(self, leaves: Sequence[Any], **more: Plain) -> Plain:
-        inputs, named = tree_unflatten(leaves, self.form)
+        # Sizes often come as NumPy's numbers.
+        inputs, named = tree_unflatten([plain(leaf) for leaf in leaves], self.form)
         question = {"name": self.name, "inputs": inputs, "named": named, **more}
         reply = decode(self.ask(encode(question)))
         if "error" in reply:

@@ -264,6 +264,8 @@ class Provisioner(KernelProvisionerBase):
 def copy_folder(source: str, target: str, space: int) -> None:
     """Copy files, folders and links (not what they point to) that have room in `space` bytes.
 
+    But no notebooks: an answer is not to read what stands in cells that do not run.
+
     Raises
     ------
     ValueError
@@ -275,6 +277,8 @@ def copy_folder(source: str, target: str, space: int) -> None:
         for name in (*folders, *names):
             path, copy = os.path.join(here, name), os.path.join(there, name)
             status = os.lstat(path)
+            if name.endswith(".ipynb"):
+                continue
             # An empty file takes room, too.
             space -= status.st_size + 4096
             if space < 0:
