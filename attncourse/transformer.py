@@ -18,6 +18,7 @@ from attncourse.multihead import MultiHeadAttention
 __all__ = ["Transformer", "TransformerBlock"]
 
 NORMS = ("pre", "post")
+ACTIVATIONS = {"relu": nn.functional.relu, "gelu": nn.functional.gelu}
 Step = Callable[[Tensor], Tensor]
 
 
@@ -41,7 +42,9 @@ class TransformerBlock(nn.Module):
 
     with
 
-    .. math:: \operatorname{MLP}(X) = \operatorname{ReLU}(X W_1 + b_1)\, W_2 + b_2 .
+    .. math:: \operatorname{MLP}(X) = \operatorname{ReLU}(X W_1 + b_1)\, W_2 + b_2 ,
+
+    where ``activation="gelu"`` puts GELU, :math:`x\,\Phi(x)`, in the place of ReLU.
 
     A block with cross-attention has a third step between the two, whose queries come from
     `x` and whose keys and values come from `memory`.
@@ -60,6 +63,10 @@ class TransformerBlock(nn.Module):
     dropout_p : float
         The probability that an attention weight, a feature inside the MLP, or a feature of
         what a step adds is dropped, in training mode only.
+    activation : str
+        "relu" or "gelu".
+    layer_norm_eps : float
+        What each layer normalisation adds to the variance before it takes the root.
 
     Notes
     -----
@@ -71,12 +78,13 @@ class TransformerBlock(nn.Module):
     Raises
     ------
     ValueError
-        If `norm` is unknown, a size is not positive, num_heads does not divide model_dim,
-        or `dropout_p` is not a probability.
+        If `norm` or `activation` is unknown, a size is not positive, num_heads does not
+        divide model_dim, or `dropout_p` is not a probability.
 
     References
     ----------
     Vaswani et al., *Attention is all you need*, 2017, section 3: post.
+    Hendrycks and Gimpel, *Gaussian error linear units (GELUs)*, 2016.
     Xiong et al., *On layer normalization in the Transformer architecture*, 2020: pre and post.
     """
 
@@ -89,10 +97,14 @@ class TransformerBlock(nn.Module):
         norm: str,
         cross_attention: bool = False,
         dropout_p: float = 0.0,
+        activation: str = "relu",
+        layer_norm_eps: float = 1e-5,
     ) -> None:
         super().__init__()
         require_choice("norm", norm, NORMS)
+        require_choice("activation", activation, tuple(ACTIVATIONS))
         self.norm = norm
+        self.activation = activation
         self.attention = MultiHeadAttention(model_dim, num_heads, bias=True, dropout_p=dropout_p)
         self.cross_attention = (
             MultiHeadAttention(model_dim, num_heads, bias=True, dropout_p=dropout_p)
@@ -107,9 +119,9 @@ class TransformerBlock(nn.Module):
         self.b_2 = nn.Parameter(torch.zeros(model_dim))
         for weight in (self.W_1, self.W_2):
             nn.init.normal_(weight, std=len(weight) ** -0.5)
-        self.attention_norm = nn.LayerNorm(model_dim)
-        self.cross_attention_norm = nn.LayerNorm(model_dim) if cross_attention else None
-        self.mlp_norm = nn.LayerNorm(model_dim)
+        self.attention_norm = nn.LayerNorm(model_dim, layer_norm_eps)
+        self.cross_attention_norm = nn.LayerNorm(model_dim, layer_norm_eps) if cross_attention else None
+        self.mlp_norm = nn.LayerNorm(model_dim, layer_norm_eps)
         self.dropout = nn.Dropout(dropout_p)
 
     def forward(
@@ -119,6 +131,8 @@ class TransformerBlock(nn.Module):
         mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
+        *,
+        head_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         """Apply the block.
 
@@ -135,6 +149,9 @@ class TransformerBlock(nn.Module):
             of `memory`.
         return_weights : bool
             Also return the attention weights.
+        head_mask : Tensor of bool or floating point, optional
+            Broadcasts to (..., num_heads); 0 silences a head of the self-attention, as in
+            :class:`MultiHeadAttention`.
 
         Returns
         -------
@@ -160,16 +177,22 @@ class TransformerBlock(nn.Module):
             raise ValueError(f"x has shape {shape_of(x)}: expected (..., positions, {len(self.W_1)})")
         weights: dict[str, Tensor] = {}
 
-        def attend(name: str, layer: MultiHeadAttention, key: Tensor | None, mask: Tensor | None) -> Step:
+        def attend(
+            name: str,
+            layer: MultiHeadAttention,
+            key: Tensor | None,
+            mask: Tensor | None,
+            head_mask: Tensor | None = None,
+        ) -> Step:
             def step(x: Tensor) -> Tensor:
-                found: Any = layer(x, key, mask=mask, return_weights=return_weights)
+                found: Any = layer(x, key, mask=mask, head_mask=head_mask, return_weights=return_weights)
                 if return_weights:
                     found, weights[name] = found
                 return found
 
             return step
 
-        x = self._add(attend("self", self.attention, None, mask), x, self.attention_norm)
+        x = self._add(attend("self", self.attention, None, mask, head_mask), x, self.attention_norm)
         if self.cross_attention is not None and self.cross_attention_norm is not None:
             look = attend("cross", self.cross_attention, memory, memory_mask)
             x = self._add(look, x, self.cross_attention_norm)
@@ -178,7 +201,7 @@ class TransformerBlock(nn.Module):
 
     def mlp(self, x: Tensor) -> Tensor:
         """The small network, at each position: from (..., positions, model_dim) to the same shape."""
-        hidden = torch.relu(x @ self.W_1 + self.b_1)  # (..., positions, hidden_dim)
+        hidden = ACTIVATIONS[self.activation](x @ self.W_1 + self.b_1)  # (..., positions, hidden_dim)
         return self.dropout(hidden) @ self.W_2 + self.b_2
 
     @classmethod
@@ -200,7 +223,7 @@ class TransformerBlock(nn.Module):
         Raises
         ------
         ValueError
-            If `layer` has another activation than ReLU.
+            If `layer` has another activation than ReLU and the exact GELU.
         TypeError
             If `layer` is neither of the two.
         """
@@ -209,8 +232,13 @@ class TransformerBlock(nn.Module):
                 f"layer is a {type(layer).__name__}: expected a torch.nn.TransformerEncoderLayer "
                 "or a torch.nn.TransformerDecoderLayer"
             )
-        if layer.activation is not nn.functional.relu and not isinstance(layer.activation, nn.ReLU):
-            raise ValueError(f"layer has the activation {layer.activation}: expected ReLU")
+        activation: Any = layer.activation
+        if activation is nn.functional.relu or isinstance(activation, nn.ReLU):
+            name = "relu"
+        elif activation is nn.functional.gelu or getattr(activation, "approximate", None) == "none":
+            name = "gelu"
+        else:
+            raise ValueError(f"layer has the activation {activation}: expected ReLU, or GELU that is exact")
         ours = cls(
             layer.linear1.in_features,
             layer.self_attn.num_heads,
@@ -218,6 +246,7 @@ class TransformerBlock(nn.Module):
             norm="pre" if layer.norm_first else "post",
             cross_attention=isinstance(layer, nn.TransformerDecoderLayer),
             dropout_p=layer.dropout.p,
+            activation=name,
         )
         ours.to(layer.linear1.weight)
         ours.attention = MultiHeadAttention.from_torch(layer.self_attn)
@@ -245,7 +274,7 @@ class TransformerBlock(nn.Module):
 
     def extra_repr(self) -> str:
         """The kind of the block, for ``print(block)``."""
-        return f"norm={self.norm!r}, hidden_dim={len(self.b_1)}"
+        return f"norm={self.norm!r}, hidden_dim={len(self.b_1)}, activation={self.activation!r}"
 
     def _add(self, step: Step, x: Tensor, norm: nn.LayerNorm) -> Tensor:
         """Add what a step finds to x, normalised before the step or after the sum."""
