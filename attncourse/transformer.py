@@ -18,7 +18,7 @@ from attncourse.multihead import MultiHeadAttention
 __all__ = ["Transformer", "TransformerBlock"]
 
 NORMS = ("pre", "post")
-ACTIVATIONS = {"relu": nn.functional.relu, "gelu": nn.functional.gelu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": nn.functional.relu, "gelu": nn.functional.gelu}
 Step = Callable[[Tensor], Tensor]
 
 

@@ -262,16 +262,16 @@ class SentenceEncoder(nn.Module):
         longest = len(self.positions.table)
         if not 1 <= ids.shape[-1] <= longest:
             raise ValueError(
-                f"ids has shape {shape_of(ids)}: expected from 1 to {longest} tokens in a text, for which the "
-                "model has positions; cut a longer text into parts"
+                f"ids has shape {shape_of(ids)}: expected from 1 to {longest} tokens in a text, for which "
+                "the model has positions; cut a longer text into parts"
             )
         size = len(self.word_embeddings)
         wrong = (ids < 0) | (ids >= size)
         if wrong.any():
             place = tuple(wrong.nonzero()[0].tolist())
             raise ValueError(
-                f"ids has {ids[place].item()} at {place}: expected numbers from 0 to {size - 1}, the tokens of "
-                "this model; take them from its own tokenizer"
+                f"ids has {ids[place].item()} at {place}: expected numbers from 0 to {size - 1}, the tokens "
+                "of this model; take them from its own tokenizer"
             )
 
 
@@ -451,8 +451,8 @@ def tokenize(sentences: Sequence[str], tokenizer: "Tokenizer | None" = None) -> 
     for number, ids in enumerate(found):
         if len(ids) > MAX_LENGTH:
             raise ValueError(
-                f"sentences[{number}] has {len(ids)} tokens: expected at most {MAX_LENGTH}, for which the model "
-                "has positions; cut the text into parts"
+                f"sentences[{number}] has {len(ids)} tokens: expected at most {MAX_LENGTH}, for which the "
+                "model has positions; cut the text into parts"
             )
     padded = nn.utils.rnn.pad_sequence(found, batch_first=True)
     lengths = torch.tensor([len(ids) for ids in found])
