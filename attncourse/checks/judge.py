@@ -197,7 +197,12 @@ def _number_if_expected(value: Plain, expected: Plain) -> Plain:
 
 def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer) -> Section:
     """The pencil case: what went in, what came back, and what was expected."""
-    pictures = [Picture(name, value) for name, value in case.inputs.items() if not isinstance(value, Program)]
+    pictures = [
+        Picture(name, part)
+        for title, value in case.inputs.items()
+        if not isinstance(value, Program)
+        for name, part in (value.items() if isinstance(value, dict) else [(title, value)])
+    ]
     if answer.failure is None:
         pictures += _pictures("Came back", answer.value, reference.value if task.compare is None else None)
     expected = "Expected" if task.compare is None else "A right answer"
@@ -273,10 +278,17 @@ def _praise(task: Task, cases: Sequence[Case]) -> str:
 
 def _describe_inputs(case: Case) -> str:
     described = ", ".join(f"{name} {_describe_input(value)}" for name, value in case.inputs.items())
-    dtypes = {dtype_name(value) for value in case.inputs.values() if isinstance(value, Tensor)}
+    flat = [part for value in case.inputs.values() for part in _parts(value)]
+    dtypes = {dtype_name(value) for value in flat if isinstance(value, Tensor)}
     parts = [described, *sorted(dtypes)]
     return ", ".join(parts) + (f": {case.note}" if case.note else "")
 
 
+def _parts(value: Plain) -> list[Plain]:
+    return list(value.values()) if isinstance(value, dict) else [value]
+
+
 def _describe_input(value: Plain) -> str:
+    if isinstance(value, dict):
+        return f"({len(value)} tensors by name)"
     return str(tuple(value.shape)) if isinstance(value, Tensor) else repr(value)
