@@ -421,7 +421,7 @@ CROSS = TransformerBlock(8, 2, norm="pre", cross_attention=True)
         (lambda: DECODER.encode(x), "source is given: expected none"),
         (lambda: ENCODER.decode(x), "target is given: expected none"),
         (
-            lambda: TransformerBlock.from_torch(nn.TransformerEncoderLayer(8, 2, activation="gelu")),
+            lambda: TransformerBlock.from_torch(nn.TransformerEncoderLayer(8, 2, activation=nn.SiLU())),
             "expected ReLU",
         ),
     ],
