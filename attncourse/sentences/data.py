@@ -8,64 +8,19 @@ from dataclasses import dataclass, field
 #: How many sentences the grammar makes, and from which seed.
 NUM_SENTENCES, SEED = 360, 14
 
-NOUNS = [
-    "farmer",
-    "child",
-    "dog",
-    "horse",
-    "teacher",
-    "bird",
-    "king",
-    "girl",
-    "soldier",
-    "cat",
-    "doctor",
-    "artist",
-    "boat",
-    "train",
-    "garden",
-    "table",
-    "letter",
-    "window",
-    "river",
-    "castle",
-    "piano",
-    "bottle",
-    "tree",
-    "stone",
-]
-_ADJECTIVES = [
-    "old",
-    "young",
-    "small",
-    "red",
-    "quiet",
-    "heavy",
-    "strange",
-    "happy",
-    "broken",
-    "famous",
-    "cold",
-    "green",
-]
-VERBS = [
-    "saw",
-    "found",
-    "followed",
-    "carried",
-    "painted",
-    "watched",
-    "moved",
-    "loved",
-    "lost",
-    "liked",
-    "remembered",
-    "touched",
-    "missed",
-    "reached",
-]
-_PREPOSITIONS = ["near", "behind", "under", "beside"]
-_JOINTS = ["and", "but", "because", "when", "while"]
+#: What the grammar chooses from.
+WORDS = {
+    kind: words.split()
+    for kind, words in {
+        "noun": "farmer child dog horse teacher bird king girl soldier cat doctor artist boat train garden "
+        "table letter window river castle piano bottle tree stone",
+        "adjective": "old young small red quiet heavy strange happy broken famous cold green",
+        "verb": "saw found followed carried painted watched moved loved lost liked remembered touched missed "
+        "reached",
+        "preposition": "near behind under beside",
+        "joint": "and but because when while",
+    }.items()
+}
 
 
 @dataclass(frozen=True)
@@ -103,7 +58,7 @@ class _Writer:
         """NP -> (the | a) [adjective] noun. The place of its noun."""
         article = self.word("the", "the", "a")
         if described := self.choose.random() < 0.5:
-            self.word(*_ADJECTIVES)
+            self.word(*WORDS["adjective"])
         place = self.word(noun)
         if described:  # otherwise it is only the next word
             self.links["noun"].append((article, place))
@@ -111,7 +66,7 @@ class _Writer:
 
     def verb_phrase(self, subject: int, noun: str, *, far: bool = False) -> int:
         """VP -> verb NP. The place of the object; `far` says that a clause stands before the verb."""
-        verb = self.word(*VERBS)
+        verb = self.word(*WORDS["verb"])
         if far:  # otherwise it is only the word before
             self.links["subject"].append((verb, subject))
         found = self.noun_phrase(noun)
@@ -122,12 +77,12 @@ class _Writer:
 def _sentence(choose: random.Random) -> Sentence:
     """S -> NP VP P NP | NP that VP VP | NP VP joint NP VP, in which the object may come back as subject."""
     write = _Writer(choose)
-    nouns = choose.sample(NOUNS, 4)
+    nouns = choose.sample(WORDS["noun"], 4)
     first = write.noun_phrase(nouns[0])
     kind = choose.choice(("place", "clause", "two"))
     if kind == "place":
         write.verb_phrase(first, nouns[1])
-        write.word(*_PREPOSITIONS)
+        write.word(*WORDS["preposition"])
         write.noun_phrase(nouns[2])
     elif kind == "clause":
         write.word("that")
@@ -135,7 +90,7 @@ def _sentence(choose: random.Random) -> Sentence:
         write.verb_phrase(first, nouns[2], far=True)
     else:
         found = write.verb_phrase(first, nouns[1])
-        write.word(*_JOINTS)
+        write.word(*WORDS["joint"])
         again = choose.random() < 0.5
         second = write.noun_phrase(nouns[1] if again else nouns[2])
         if again:

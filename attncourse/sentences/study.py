@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attncourse.sentences.data import NOUNS, SEED, VERBS, Pair, Sentence, pairs, sentences
+from attncourse.sentences.data import SEED, WORDS, Pair, Sentence, pairs, sentences
 from attncourse.words import SentenceEncoder, load_tokenizer, mean_pooling, tokenize
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def two_orders(number: int = NUM_ORDERS, seed: int = SEED) -> list[tuple[str, st
     choose = random.Random(seed)
     found = []
     for _ in range(number):
-        (first, second), verb = choose.sample(NOUNS, 2), choose.choice(VERBS)
+        (first, second), verb = choose.sample(WORDS["noun"], 2), choose.choice(WORDS["verb"])
         found.append((f"the {first} {verb} the {second}.", f"the {second} {verb} the {first}."))
     return found
 
