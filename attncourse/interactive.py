@@ -6,6 +6,7 @@ adds controls to the element and rewrites the numbers when they are moved. Witho
 JavaScript the tables show the case with which the controls begin.
 """
 
+import base64
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,7 @@ __all__ = [
     "scaling",
     "transformer",
     "vision",
+    "words",
 ]
 
 
@@ -526,6 +528,91 @@ def vision(names: Sequence[str], images: Tensor, weights: Tensor, falls: Tensor)
         "falls": _numbers(falls.double().round(decimals=3)),
     }
     return _element("vision", given, [picture, table])
+
+
+def words(
+    tokens: Sequence[Sequence[str]],
+    weights: Sequence[Tensor],
+    moved: Tensor,
+    *,
+    head: tuple[int, int],
+    asks: str,
+) -> HTML:
+    """Let the reader choose a sentence, a head and a word that asks, and silence the head.
+
+    Parameters
+    ----------
+    tokens : sequence of sequence of str
+        The tokens of each sentence.
+    weights : sequence of Tensor, each of shape (num_blocks, num_heads, N, N)
+        The attention of each sentence, with as many positions as tokens. The page gets it in hundredths.
+    moved : Tensor, shape (num_sentences, num_blocks, num_heads)
+        How far the vector of a sentence moves when a head is silent.
+    head : tuple of two int
+        The block and the head with which the reader begins.
+    asks : str
+        The token of the first sentence that asks first.
+
+    Returns
+    -------
+    IPython.display.HTML
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit each other.
+    """
+    num_blocks, num_heads = moved.shape[1:]
+    for s, (names, found) in enumerate(zip(tokens, weights, strict=True)):
+        if found.shape != (num_blocks, num_heads, len(names), len(names)):
+            raise ValueError(
+                f"weights[{s}] has shape {tuple(found.shape)}: expected "
+                f"{(num_blocks, num_heads, len(names), len(names))}, as moved has shape {tuple(moved.shape)} "
+                f"and the sentence {len(names)} tokens"
+            )
+    first, place = tokens[0], list(tokens[0]).index(asks)
+    rounded = [found.double().round(decimals=2) for found in weights]
+    row = rounded[0][head][place]  # (N,)
+    rows = [(name, [_share(weight)]) for name, weight in zip(first, row, strict=True)]
+    caption = f"“{asks}” asks, block {head[0]}, head {head[1]}"
+    table = _table("asked", caption, [["token", "weight"]], rows)
+    most = int(row.argmax())
+    width, height = 22, 16
+    squares = "".join(
+        f'<rect class="try-weight" x="{24 + width * h}" y="{2 + height * b}" width="{width}" '
+        f'height="{height}" fill-opacity="{rounded[0][b, h, place, most]:.2f}"/>'
+        for b in range(num_blocks)
+        for h in range(num_heads)
+    )
+    frames = "".join(
+        f'<rect class="try-head" x="{24 + width * h}" y="{2 + height * b}" width="{width}" height="{height}"/>'
+        for b in range(num_blocks)
+        for h in range(num_heads)
+    )
+    names = "".join(f'<text x="12" y="{14 + height * b}">{b}</text>' for b in range(num_blocks)) + "".join(
+        f'<text x="{35 + width * h}" y="{16 + height * num_blocks}">{h}</text>' for h in range(num_heads)
+    )
+    picture = (
+        f'<figure><svg viewBox="0 0 {26 + width * num_heads} {20 + height * num_blocks}" role="img" '
+        'aria-label="A square for each head, a row for each block: stronger where the head gives more weight '
+        'to the word that gets most from the chosen head.">'
+        f'{squares}{frames}<rect class="try-asks" x="{24 + width * head[1]}" y="{2 + height * head[0]}" '
+        f'width="{width}" height="{height}"/><g>{names}</g></svg>'
+        "<figcaption>A row for each block, a square for each head: what it gives to the word that gets most "
+        "from the framed one.</figcaption></figure>"
+    )
+    given = {
+        "tokens": [list(names) for names in tokens],
+        "heads": [num_blocks, num_heads],
+        "weights": [
+            base64.b64encode(bytes((100 * found).round().int().flatten().tolist())).decode()
+            for found in rounded
+        ],
+        "moved": [[round(number, 4) for number in numbers] for numbers in moved.flatten(1).tolist()],
+        "head": list(head),
+        "asks": place,
+    }
+    return _element("words", given, [table, picture])
 
 
 def _plane(words: Sequence[str], value: Tensor, features: Sequence[str], weights: Sequence[float]) -> str:

@@ -121,6 +121,25 @@ def vision():
     )
 
 
+def words():
+    """Words on a line; one looks at two before it, at one of them more."""
+    wide = [14, 20, 16, 24, 20, 12, 22]
+    picture, x, middles = "", 6.0, []
+    for place, width in enumerate(wide):
+        colour, strength = (ORANGE, 1.0) if place == 5 else (BLUE, {1: 0.45, 3: 1.0}.get(place, 0.2))
+        opacity = f' fill-opacity="{strength:g}"' if strength < 1 else ""
+        picture += f'<rect x="{x:g}" y="66" width="{width}" height="13" rx="3" fill="{colour}"{opacity}/>'
+        middles.append(x + width / 2)
+        x += width + 3
+    for place, height, wide in ((1, 14, 1.5), (3, 34, 4.0)):
+        start, end = middles[5], middles[place]
+        picture += (
+            f'<path d="M{start:g} 63 Q{(start + end) / 2:g} {2 * height - 63:g} {end:g} 63" fill="none" '
+            f'stroke="{ORANGE}" stroke-width="{wide:g}"/>'
+        )
+    return picture
+
+
 PICTURES = (
     intro,
     attention_operator,
@@ -131,6 +150,7 @@ PICTURES = (
     scaling,
     transformer,
     vision,
+    words,
 )
 
 

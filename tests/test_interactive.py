@@ -46,6 +46,9 @@ KIND = torch.stack([torch.eye(3)[[0, 2, 1], :2], torch.eye(3)[[1, 2, 0], :2]])  
 NAMES = ["a six", "a one"]
 IMAGES, FALLS = drawn(2, 8, 8).abs().clamp(max=1), drawn(2, 16)
 LOOKS = torch.softmax(2 * drawn(2, 2, 3, 17, 17), -1).round(decimals=3)
+TOKENS = [["[CLS]", "it", "rains", "[SEP]"], ["[CLS]", "the", "cat", "saw", "it", "[SEP]"]]
+ATTENDS = [torch.softmax(3 * drawn(2, 3, len(names), len(names)), -1).round(decimals=2) for names in TOKENS]
+MOVED = drawn(2, 2, 3).abs() / 10
 FIGURES = {
     "intro": interactive.intro(HOURS, DEGREES),
     "multihead": interactive.multihead(SENTENCES, ["first", "second"], KIND),
@@ -58,6 +61,7 @@ FIGURES = {
     "scaling": interactive.scaling(LONGER, QUERY_8, KEY_8, VALUE_8),
     "transformer": interactive.transformer(WORDS),
     "vision": interactive.vision(NAMES, IMAGES, LOOKS, FALLS),
+    "words": interactive.words(TOKENS, ATTENDS, MOVED, head=(1, 2), asks="it"),
 }
 
 
@@ -658,6 +662,81 @@ def test_vision_refuses_what_does_not_fit():
         interactive.vision(NAMES, IMAGES, LOOKS, FALLS[:, 1:])
 
 
+# --- words ---
+
+
+def check_words(page, sentence, block, head, asks, silent=False):
+    names, row = TOKENS[sentence], ATTENDS[sentence][block, head, asks]
+    caption = page.locator(".try-asked caption").inner_text()
+    assert caption == f"“{names[asks]}” asks, block {block}, head {head}" + silent * ", silent"
+    _, *rows = tables(page)["asked"]
+    assert [cells[0].text for cells in rows] == names
+    agree([cells[1] for cells in rows], row)
+    assert all(("try-hidden" in cells[1].get("class", [])) == silent for cells in rows)
+    pressed = [cells[0].button["aria-pressed"] == "true" for cells in rows]
+    assert pressed == [place == asks for place in range(len(names))]
+    most = row.argmax()
+    shades = page.locator("try-words .try-weight").evaluate_all(
+        "all => all.map(one => Number(one.getAttribute('fill-opacity')))"
+    )
+    expected = ATTENDS[sentence][:, :, asks, most].flatten()
+    expected[3 * block + head] *= not silent
+    torch.testing.assert_close(torch.tensor(shades).double(), expected, atol=1e-6, rtol=0)
+    frame = page.locator("try-words .try-asks")
+    assert [float(frame.get_attribute(name)) for name in ("x", "y")] == [24 + 22 * head, 2 + 16 * block]
+    told = status(page)
+    if silent:
+        moved = MOVED[sentence, block, head]
+        assert f"moves by {moved:.4f} (1" in told
+        assert f"Of 6 heads, {int((MOVED[sentence] > moved).sum())} move" in told
+    else:
+        assert f"“{names[asks]}” gives most weight to “{names[most]}”, {row[most]:.2f}." in told
+        many = int((ATTENDS[sentence][:, :, asks, most] >= 0.3).sum())
+        assert f"Of 6 heads, {many} give" in told
+
+
+def test_words_shows_each_sentence_and_head_and_silences_it(shown):
+    page = shown("words")
+    check_words(page, 0, 1, 2, 1)  # as the script begins
+    page.get_by_role("combobox", name="block").select_option(index=0)
+    page.get_by_role("combobox", name="head").select_option(index=1)
+    check_words(page, 0, 0, 1, 1)
+    page.get_by_role("combobox", name="sentence").select_option(index=1)
+    check_words(page, 1, 0, 1, 4)  # "it" asks again
+    page.get_by_label("silence this head").check()
+    check_words(page, 1, 0, 1, 4, silent=True)
+    page.locator("try-words .try-head").nth(5).click()
+    check_words(page, 1, 1, 2, 4, silent=True)
+    page.get_by_label("silence this head").uncheck()
+    check_words(page, 1, 1, 2, 4)
+
+
+def test_a_word_asks_by_mouse_by_tap_and_by_keys(shown):
+    page = shown("words")
+    button = page.get_by_role("button", name="rains")
+    button.hover()
+    check_words(page, 0, 1, 2, 2)
+    page.mouse.move(0, 0)  # it has only been pointed at
+    check_words(page, 0, 1, 2, 1)
+    button.click()
+    page.mouse.move(0, 0)
+    check_words(page, 0, 1, 2, 2)
+    page.keyboard.press("ArrowLeft")
+    check_words(page, 0, 1, 2, 1)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")  # there is no word more
+    check_words(page, 0, 1, 2, 3)
+    touched = shown("words", has_touch=True)
+    touched.get_by_role("button", name="rains").tap()
+    check_words(touched, 0, 1, 2, 2)
+
+
+def test_words_refuses_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"weights\[1\] has shape \(2, 3, 5, 5\): expected \(2, 3, 6, 6\)"):
+        interactive.words(TOKENS, [ATTENDS[0], ATTENDS[1][:, :, 1:, 1:]], MOVED, head=(0, 0), asks="it")
+
+
 # --- all of them ---
 
 
@@ -685,6 +764,7 @@ def test_without_javascript_the_tables_show_the_first_case(shown):
     yes = [[cell.text == "yes" for cell in row[1:]] for row in found["stack"][1:]]
     assert yes == causal_mask(5).tolist()
     agree([cell for row in found["looks"][1:5] for cell in row[1:]], LOOKS[0, 1, 0, 0, 1:])
+    agree([row[1] for row in found["asked"][1:]], ATTENDS[0][1, 2, 1])
 
 
 @pytest.mark.parametrize("width", [1280, 390, 320])

@@ -8,19 +8,17 @@ one word that decides what *it* stands for; and the course's glossary is there t
 
 from attncourse.sentences.data import (
     FAMILIES,
-    FIND,
-    HARD,
     NUM_SENTENCES,
     SEED,
+    WORDS,
     Family,
     Pair,
     Sentence,
     pairs,
     sentences,
 )
-from attncourse.sentences.passages import QUESTIONS, passages, write_passages
-from attncourse.sentences.results import RESULTS, results, save
-from attncourse.sentences.study import (
+from attncourse.sentences.glossary import QUESTIONS, passages, write_passages
+from attncourse.sentences.heads import (
     FINDER,
     JOBS,
     NUM_SILENCED,
@@ -34,18 +32,18 @@ from attncourse.sentences.study import (
     wanted,
     weights_of,
 )
+from attncourse.sentences.results import RESULTS, results, save
 
 __all__ = [
     "FAMILIES",
-    "FIND",
     "FINDER",
-    "HARD",
     "JOBS",
     "NUM_SENTENCES",
     "NUM_SILENCED",
     "QUESTIONS",
     "RESULTS",
     "SEED",
+    "WORDS",
     "Family",
     "Pair",
     "Sentence",

@@ -168,7 +168,8 @@ class Family:
             yield Pair(name, (first, second), verb, (one, other))
 
 
-#: No thing, verb or deciding word stands in two families.
+#: No thing, verb or deciding word stands in two families. In the last, both words fit both things: only who
+#: knows what fits into what can tell.
 FAMILIES = {
     "food": Family(
         "cat dog baby bird",
@@ -206,10 +207,6 @@ FAMILIES = {
         "giant/miniature",
     ),
 }
-#: On this one heads are chosen; the others are to show whether the choice holds.
-FIND = "food"
-#: Whose words both fit both things: only who knows what fits into what can tell.
-HARD = "sizes"
 #: How many pairs are made of each pair of words.
 NUM_OF_WORDS = 5
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from attncourse.sentences.data import SEED
-from attncourse.sentences.study import Study
+from attncourse.sentences.heads import Study
 
 #: What comes with the course.
 RESULTS = Path(__file__).parent / "runs"
@@ -17,12 +17,15 @@ COMMAND = "python -m attncourse.sentences study"
 
 
 def save(study: Study, cpu_seconds: float, folder: Path) -> None:
-    """Write the numbers, rounded to 16 bits, and beside them a log of what was run."""
+    """Write the numbers, and beside them a log of what was run.
+
+    All but the margins are rounded to 16 bits: of these, the sign of a difference counts.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    rounded = {name: numbers.detach().numpy() for name, numbers in study._asdict().items()}
-    for name in set(rounded) - {"number"}:
-        rounded[name] = rounded[name].astype(np.float16)
-    np.savez_compressed(folder / "study.npz", **rounded)
+    arrays = {name: numbers.detach().numpy() for name, numbers in study._asdict().items()}
+    for name in set(arrays) - {"number", "margin"}:
+        arrays[name] = arrays[name].astype(np.float16)
+    np.savez_compressed(folder / "study.npz", **arrays)
     log: dict[str, Any] = {
         "command": COMMAND,
         "seed": SEED,

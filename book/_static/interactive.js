@@ -589,6 +589,106 @@
     }
   }
 
+  class Words extends Figure {
+    build() {
+      const { tokens, heads, weights, head, asks } = this.given;
+      this.weights = weights.map((text) => Array.from(atob(text), (byte) => byte.charCodeAt(0) / 100));
+      const choose = (name, options, chosen) => {
+        const select = make("select", {}, ...options.map((text) => make("option", {}, text)));
+        select.selectedIndex = chosen;
+        return [select, make("label", { class: "try-slider" }, make("span", {}, name), select)];
+      };
+      const numbers = (length) => Array.from({ length }, (_, i) => String(i));
+      const text = (words) => words.slice(1, -1).join(" ").replace(" .", ".");
+      const choices = [
+        choose("sentence", tokens.map(text), 0),
+        choose("block", numbers(heads[0]), head[0]),
+        choose("head", numbers(heads[1]), head[1]),
+      ];
+      [this.sentence, this.block, this.head] = choices.map(([select]) => select);
+      const [silent, label] = this.tick("checkbox", "silence this head");
+      this.silent = silent;
+      this.group("Which head?", ...choices.map(([, label]) => label), label);
+
+      this.asks = asks; // the chosen word; one that is pointed at asks as long as it is
+      this.sentence.addEventListener("input", () => {
+        this.asks = Math.max(1, tokens[this.sentence.selectedIndex].indexOf("it"));
+      });
+      this.querySelectorAll(".try-head").forEach((square, i) => square.addEventListener("click", () => {
+        [this.block.selectedIndex, this.head.selectedIndex] = [Math.floor(i / heads[1]), i % heads[1]];
+        this.update();
+      }));
+    }
+
+    // A button for each word, made anew for each sentence.
+    words() {
+      const words = this.given.tokens[this.sentence.selectedIndex];
+      const body = this.table("asked").tBodies[0];
+      if (this.made === words) return;
+      this.made = words;
+      const ask = (i, pointed) => () => {
+        if (!pointed) this.asks = i;
+        this.pointed = pointed ? i : undefined;
+        this.update();
+      };
+      body.replaceChildren(...words.map((word, i) => {
+        const button = make("button", { type: "button" }, word);
+        for (const event of ["click", "focus"]) button.addEventListener(event, ask(i, false));
+        button.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && ask(i, true)());
+        button.addEventListener("pointerleave", () => {
+          this.pointed = undefined;
+          this.update();
+        });
+        button.addEventListener("keydown", (event) => {
+          const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+          const other = step && body.rows[i + step];
+          if (!other) return;
+          event.preventDefault();
+          other.querySelector("button").focus();
+        });
+        return make("tr", {}, make("th", { scope: "row" }, button), make("td"));
+      }));
+    }
+
+    draw() {
+      const { tokens, heads, moved } = this.given;
+      const sentence = this.sentence.selectedIndex;
+      const [block, head] = [this.block.selectedIndex, this.head.selectedIndex];
+      const words = tokens[sentence];
+      const n = words.length;
+      this.words();
+      const asks = this.pointed ?? this.asks;
+      const rowOf = (i) => this.weights[sentence].slice((i * n + asks) * n, (i * n + asks) * n + n);
+      const chosen = heads[1] * block + head;
+      const row = rowOf(chosen);
+      const silent = this.silent.checked;
+      const most = row.indexOf(Math.max(...row));
+
+      this.table("asked").caption.textContent =
+        `“${words[asks]}” asks, block ${block}, head ${head}${silent ? ", silent" : ""}`;
+      row.forEach((weight, i) => {
+        const [name, cell] = this.row("asked", i);
+        write(cell, two(weight), silent ? undefined : weight);
+        cell.classList.toggle("try-hidden", silent);
+        name.firstChild.setAttribute("aria-pressed", i === asks);
+      });
+      this.querySelectorAll(".try-weight").forEach((square, i) =>
+        square.setAttribute("fill-opacity", (silent && i === chosen ? 0 : rowOf(i)[most]).toFixed(2)));
+      const [x, y] = ["x", "y"].map((name) => this.querySelectorAll(".try-head")[chosen].getAttribute(name));
+      this.querySelector(".try-asks").setAttribute("x", x);
+      this.querySelector(".try-asks").setAttribute("y", y);
+
+      const ways = moved[sentence];
+      const more = ways.filter((way) => way > ways[chosen]).length;
+      this.status.textContent = silent
+        ? `Without head (${block}, ${head}) the vector of the sentence moves by ${ways[chosen].toFixed(4)} ` +
+          `(1 less the cosine). Of ${ways.length} heads, ${more} move it more.`
+        : `“${words[asks]}” gives most weight to “${words[most]}”, ${two(row[most])}. ` +
+          `Of ${ways.length} heads, ${ways.filter((_, i) => rowOf(i)[most] >= 0.3).length} ` +
+          `give that word 0.30 or more.`;
+    }
+  }
+
   customElements.define("try-intro", Intro);
   customElements.define("try-attention-operator", AttentionOperator);
   customElements.define("try-masking", Masking);
@@ -598,4 +698,5 @@
   customElements.define("try-scaling", Scaling);
   customElements.define("try-transformer", Transformer);
   customElements.define("try-vision", Vision);
+  customElements.define("try-words", Words);
 }

@@ -31,8 +31,8 @@ JOBS = {
 NUM_SILENCED, NUM_ORDERS = 100, 60
 #: The head that is silenced for the riddle: its block, and its number there.
 FINDER = 3, 1
-#: A head rests on [CLS] if it gives it more than this; how often as many others are drawn.
-RESTS, NUM_DRAWS = 0.5, 10
+#: A head rests on [CLS] if it gives it more than this; and the blocks of which all that rest are silenced.
+RESTS, FIRST_BLOCKS = 0.5, slice(1, 5)
 
 
 class Study(NamedTuple):
@@ -50,7 +50,7 @@ class Study(NamedTuple):
     margin: Tensor
     #: How far the vector of a sentence moves when a head is silent, 1 - cosine: (NUM_SILENCED, 6, 12).
     moved: Tensor
-    #: ... when all heads that rest on [CLS] are silent, and when as many others are: (1 + NUM_DRAWS,).
+    #: ... when all heads of blocks 1 to 4 that rest on [CLS] are silent, and when all their others are: (2,).
     rested: Tensor
     #: How far apart "the dog saw the cat" and "the cat saw the dog" are, 1 - cosine: (NUM_ORDERS,).
     orders: Tensor
@@ -180,17 +180,12 @@ def two_orders(number: int = NUM_ORDERS, seed: int = SEED) -> list[tuple[str, st
 
 
 def resting(model: SentenceEncoder, texts: Sequence[str], on_first: Tensor) -> Tensor:
-    """`rested` of :class:`Study`; in each draw as many others of each block are silent."""
-    choose = random.Random(SEED)
+    """`rested` of :class:`Study`."""
     rests = on_first > RESTS  # (num_blocks, num_heads)
-    masks = [1.0 - rests.float()]
-    for _ in range(NUM_DRAWS):
-        mask = torch.ones_like(masks[0])
-        for block, row in enumerate(rests):
-            others = (~row).nonzero().flatten().tolist()
-            mask[block, choose.sample(others, min(int(row.sum()), len(others)))] = 0
-        masks.append(mask)
+    first = torch.zeros_like(rests)
+    first[FIRST_BLOCKS] = True
     whole = vectors(model, texts)
+    masks = ((~(first & silent)).float() for silent in (rests, ~rests))
     return torch.stack([(1 - (vectors(model, texts, mask) * whole).sum(-1)).mean() for mask in masks])
 
 
