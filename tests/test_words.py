@@ -1,6 +1,7 @@
 """Words: the encoder, pooling and ranks against PyTorch's own layers, and the published model."""
 
 import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from torch import nn
 from attncourse import (
     SentenceEncoder,
     TransformerBlock,
+    checks,
     load_published_weights,
     load_sentence_encoder,
     load_tokenizer,
@@ -24,6 +26,7 @@ from attncourse import (
     tokenize,
     words,
 )
+from attncourse.experiments import words as experiment
 
 ROOT = Path(__file__).parents[1]
 
@@ -421,3 +424,76 @@ def test_the_code_of_the_package_is_never_run(published):
 def test_what_is_installed_is_what_the_course_knows():
     wanted = (ROOT / "requirements-model.txt").read_text()
     assert f"{words.PACKAGE}=={words.VERSION} --hash=sha256:" in wanted
+
+
+# --- the experiment at the end of the exercise ---
+
+
+SOLVED = {task.name: task.reference for task in checks.tasks("words")}
+
+
+def test_the_references_become_the_published_model(published):
+    ids, mask = experiment.tokenize(list(experiment.EXAMPLE))
+    hidden = SOLVED["encode_texts"](ids, mask, experiment.weights(), experiment.NUM_HEADS)
+    vectors = SOLVED["sentence_vectors"](hidden, mask)
+    found = [round(cosine, 4) for cosine in (vectors @ vectors[0]).tolist()]
+    assert found == list(experiment.EXAMPLE.values()) == list(EXAMPLE.values())
+
+
+def test_questions_come_in_four_kinds_and_each_wants_a_passage():
+    texts, answers = experiment.passages(), experiment.answers()
+    terms = [texts[number].split(": ")[0] for number in answers]
+    assert len(set(terms)) == len(terms) == 24
+    for kind in experiment.KINDS:
+        assert len(set(experiment.questions(kind))) == 24
+    for term, asked, wrong in zip(terms, *map(experiment.questions, ("by name", "misspelt")), strict=True):
+        assert asked == f"What is {term}?"
+        assert asked != wrong
+        assert sorted(asked) == sorted(wrong)
+    for number, rare in zip(answers, experiment.questions("one rare word"), strict=True):
+        assert rare in texts[number].lower()
+    with pytest.raises(ValueError, match="kind is 'in French': expected one of in other words, by name"):
+        experiment.questions("in French")
+
+
+def test_by_word_what_is_shared_counts_and_the_rare_counts_more():
+    texts = ["the cat sat", "the dog sat", "the dog and the bird and the fish ran"]
+    found = experiment.by_word(["the cat", "the dog", "a horse"], texts)
+    assert found.argmax(1)[:2].tolist() == [0, 1]
+    assert (found[2] == 0).all()
+    # By hand, from the formula: two words, in one and in three of three texts, of 3, 3 and 9 words.
+    length = 0.25 + 0.75 * 3 / 5
+    rare, common = math.log(1 + 2.5 / 1.5), math.log(1 + 0.5 / 3.5)
+    assert found[0, 0].item() == pytest.approx((rare + common) * 2.5 / (1 + 1.5 * length), rel=1e-6)
+    assert found[1, 1] > found[1, 2]  # the shorter of two with the same words
+
+
+def test_heads_are_looked_at_where_the_job_is(published):
+    weights, asking, wanted = experiment.looks("previous", 12)
+    assert weights.shape[:3] == (12, 6, 12)
+    assert torch.equal(wanted, asking - 1)
+    assert SOLVED["held_out_head"](weights, asking, wanted, 6)[:2] == (0, 2)
+    weights, asking, wanted = experiment.looks("it", 4)
+    assert (wanted < asking).all()
+    torch.testing.assert_close(weights.sum(-1)[:, :, :, 0], torch.ones(4, 6, 12))
+    with pytest.raises(ValueError, match="number is 10000: expected at most"):
+        experiment.looks("it", 10_000)
+    with pytest.raises(ValueError, match="job is 'none': expected one of previous"):
+        experiment.looks("none")
+
+
+def test_pairs_about_it(published):
+    right = experiment.moves(["food"], each=1)
+    assert right.dtype == torch.bool
+    assert right.shape[1:] == (6, 12)
+    assert right[:, 3, 1].all()
+
+
+def test_the_figure_says_where_each_question_finds_its_passage():
+    torch.manual_seed(0)
+    one, other = (1.0 / torch.randint(1, 60, (24,)) for _ in range(2))
+    shown = experiment.figure(one, other)
+    assert f"better for {(one > other).sum()} questions, by word for {(one < other).sum()}" in shown.alt
+    assert "in other words" in str(experiment.table({"in other words": (one, other)}))
+    with pytest.raises(ValueError, match="by_word gives a tensor of shape"):
+        experiment.figure(one, other[:3])
