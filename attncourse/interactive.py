@@ -578,17 +578,18 @@ def words(
     table = _table("asked", caption, [["token", "weight"]], rows)
     most = int(row.argmax())
     width, height = 22, 16
+    places = [(b, h) for b in range(num_blocks) for h in range(num_heads)]
+
+    def square(name: str, b: int, h: int, more: str = "") -> str:
+        return (
+            f'<rect class="try-{name}" x="{24 + width * h}" y="{2 + height * b}" width="{width}" '
+            f'height="{height}"{more}/>'
+        )
+
     squares = "".join(
-        f'<rect class="try-weight" x="{24 + width * h}" y="{2 + height * b}" width="{width}" '
-        f'height="{height}" fill-opacity="{rounded[0][b, h, place, most]:.2f}"/>'
-        for b in range(num_blocks)
-        for h in range(num_heads)
+        square("weight", *at, f' fill-opacity="{rounded[0][(*at, place, most)]:.2f}"') for at in places
     )
-    frames = "".join(
-        f'<rect class="try-head" x="{24 + width * h}" y="{2 + height * b}" width="{width}" height="{height}"/>'
-        for b in range(num_blocks)
-        for h in range(num_heads)
-    )
+    frames = "".join(square("head", *at) for at in places)
     names = "".join(f'<text x="12" y="{14 + height * b}">{b}</text>' for b in range(num_blocks)) + "".join(
         f'<text x="{35 + width * h}" y="{16 + height * num_blocks}">{h}</text>' for h in range(num_heads)
     )
@@ -596,8 +597,7 @@ def words(
         f'<figure><svg viewBox="0 0 {26 + width * num_heads} {20 + height * num_blocks}" role="img" '
         'aria-label="A square for each head, a row for each block: stronger where the head gives more weight '
         'to the word that gets most from the chosen head.">'
-        f'{squares}{frames}<rect class="try-asks" x="{24 + width * head[1]}" y="{2 + height * head[0]}" '
-        f'width="{width}" height="{height}"/><g>{names}</g></svg>'
+        f"{squares}{frames}{square('asks', *head)}<g>{names}</g></svg>"
         "<figcaption>A row for each block, a square for each head: what it gives to the word that gets most "
         "from the framed one.</figcaption></figure>"
     )

@@ -679,7 +679,7 @@ def check_words(page, sentence, block, head, asks, silent=False):
     shades = page.locator("try-words .try-weight").evaluate_all(
         "all => all.map(one => Number(one.getAttribute('fill-opacity')))"
     )
-    expected = ATTENDS[sentence][:, :, asks, most].flatten()
+    expected = ATTENDS[sentence][:, :, asks, most].flatten().clone()
     expected[3 * block + head] *= not silent
     torch.testing.assert_close(torch.tensor(shades).double(), expected, atol=1e-6, rtol=0)
     frame = page.locator("try-words .try-asks")
