@@ -838,7 +838,7 @@ encode_texts = Task(
             _is_bias_of_last,
         ),
         Law(
-            "where the first of two layers makes all tokens alike, so they are at the end",
+            "where the first of two layers makes all tokens alike, they are alike at the end, too",
             WHOLE,
             _with_gain_zero(0),
             _all_alike,
@@ -1150,12 +1150,12 @@ def _pools_wrongly(pool: Callable, hidden: Tensor, mask: Tensor) -> bool:
 
 
 def _batches_to_try() -> list[tuple[Tensor, Tensor]]:
-    """Several texts and one, with padding behind, in front and not at all."""
+    """Several texts and one, with padding behind, in front and not at all; a small batch first."""
     normal = normal_source(0)
     behind = _first_tokens(3, 7, 5, num=7)
-    masks = [behind, behind.flip(-1), behind[1:2], behind[:1]]
+    masks = [_first_tokens(2, 3, num=3), behind, behind.flip(-1), behind[1:2], behind[:1]]
     return [
-        (torch.where(mask[..., None], 20.0, 900.0) * normal(*mask.shape, 4).clamp(-1, 1), mask)
+        ((torch.where(mask[..., None], 20.0, 900.0) * normal(*mask.shape, 2).clamp(-1, 1)).round(), mask)
         for mask in masks
     ]
 
@@ -1289,26 +1289,27 @@ showing_batch = Task(
 def any_showing_batch(pool, seen, *, tried="", compared="", form=""):
     generator = torch.Generator().manual_seed(0)
     behind = torch.arange(7) < torch.tensor([[3], [7], [5]])
-    masks = [torch.ones_like(behind), behind, behind.flip(-1), behind[1:2], behind[:1], behind.flip(-1)[1:]]
+    small = torch.tensor([[True, True, False], [True, True, True]])
+    masks = [torch.ones_like(small), small, behind, behind.flip(-1), behind[1:2], behind[:1]]
     if tried == "full":
         masks = [torch.ones_like(mask) for mask in masks]
     if tried == "equal":
         masks = [mask[:1].expand_as(mask) for mask in masks]
     if tried == "behind":
-        masks = [torch.ones_like(behind), behind, behind[1:2], behind[:1]]
+        masks = [torch.ones_like(small), small, behind, behind[1:2], behind[:1]]
     if tried == "several":
         masks = [mask for mask in masks if len(mask) > 1]
     if tried == "single":
         masks = [mask[:1] for mask in masks]
     if tried == "short":
-        masks = [behind[::2, :5], behind[::2, :5].flip(-1), behind[:1, :5]]
+        masks = [torch.ones_like(small), behind[::2, :5], behind[::2, :5].flip(-1), behind[:1, :5]]
     found = None
     for mask in masks:
-        hidden = torch.randn(*mask.shape, 4, generator=generator).clamp(-1, 1)
+        hidden = torch.randn(*mask.shape, 2, generator=generator).clamp(-1, 1)
         if tried == "positive":
             hidden = hidden.abs()
         loud = 20.0 if tried == "quiet" else 900.0
-        hidden = hidden * torch.where(mask[..., None], 5.0 if tried == "small" else 20.0, loud)
+        hidden = (hidden * torch.where(mask[..., None], 5.0 if tried == "small" else 20.0, loud)).round()
         if found is None:
             found = hidden, mask
         if tried == "one":
@@ -1469,7 +1470,7 @@ def any_ranks(similarities, wanted, *, order="", place="", equals="", result="")
     others = scores[:, wanted].T if order == "questions" else scores
     front, same = (others > own).sum(1), (others == own).sum(1)
     if place == "argsort":
-        rank = 1 + torch.sort(scores, 1, descending=True, stable=True)[1][number, wanted]
+        rank = 1 + torch.argsort(scores, dim=1, descending=True, stable=True)[number, wanted]
     elif equals == "before":
         rank = front + 1
     elif equals == "middle":
@@ -1740,7 +1741,7 @@ def _chance_law(sentence: str, inputs: Inputs, right: float) -> Law:
 chance_of_best = Task(
     "chance_of_best",
     _chance_of_best,
-    _tossed(2, 2, 2),
+    _tossed(2, 2, 3),
     _chance_cases,
     laws=[
         _chance_law("with one head and one pair the chance of being right is a half", _tossed(1, 1, 1), 0.5),
@@ -1751,7 +1752,7 @@ chance_of_best = Task(
         _chance_law(
             "with one head at least one of two pairs is right in three of four cases", _tossed(1, 2, 1), 0.75
         ),
-        _chance_law("none right, or more, is certain", _tossed(0, 4, 3), 1.0),
+        _chance_law("to have none right, or more, is certain", _tossed(0, 4, 3), 1.0),
     ],
 )
 
