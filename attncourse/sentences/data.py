@@ -32,7 +32,7 @@ class Sentence:
 
     #: In lower case; the last is the full stop.
     words: tuple[str, ...]
-    #: For each job that the grammar knows: which word asks, and which it should look at.
+    #: For each job that the grammar knows, which word asks and which it should look at.
     links: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     @property
@@ -217,7 +217,7 @@ def pairs(families: Sequence[str] = tuple(FAMILIES), seed: int = SEED) -> list[P
     Parameters
     ----------
     families : sequence of str
-        Names from :data:`FAMILIES`.
+        Names from ``FAMILIES``.
     seed : int
 
     Returns

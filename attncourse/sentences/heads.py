@@ -38,32 +38,32 @@ RESTS, FIRST_BLOCKS = 0.5, slice(1, 5)
 class Study(NamedTuple):
     """What was counted; the last two dimensions, where there are (6, 12), are block and head."""
 
-    #: Mean weight of the wanted key, for each of :data:`JOBS`: (num_jobs, 6, 12).
+    #: Mean weight of the wanted key, (num_jobs, 6, 12).
     weight: Tensor
-    #: How often the wanted key has the largest weight, as a share: (num_jobs, 6, 12).
+    #: The share of times that the wanted key has the largest weight, (num_jobs, 6, 12).
     largest: Tensor
-    #: What even weights would give the wanted key: (num_jobs,).
+    #: What even weights would give the wanted key, (num_jobs,).
     even: Tensor
-    #: How often it was counted: (num_jobs,).
+    #: How often it was counted, (num_jobs,).
     number: Tensor
-    #: The weight of *it* on the right thing less that on the other: (num_pairs, 2, 6, 12).
+    #: The weight of *it* on the right thing less that on the other, (num_pairs, 2, 6, 12).
     margin: Tensor
-    #: How far the vector of a sentence moves when a head is silent, 1 - cosine: (NUM_SILENCED, 6, 12).
+    #: How far the vector of a sentence moves when a head is silent, 1 - cosine, (NUM_SILENCED, 6, 12).
     moved: Tensor
-    #: ... when all heads of blocks 1 to 4 that rest on [CLS] are silent, and when all their others are: (2,).
+    #: The same when all heads of blocks 1 to 4 that rest on [CLS] are silent, and when all others are, (2,).
     rested: Tensor
-    #: How far apart "the dog saw the cat" and "the cat saw the dog" are, 1 - cosine: (NUM_ORDERS,).
+    #: How far apart "the dog saw the cat" and "the cat saw the dog" are, 1 - cosine, (NUM_ORDERS,).
     orders: Tensor
-    #: ... when a head is silent: (NUM_ORDERS, 6, 12).
+    #: The same when a head is silent, (NUM_ORDERS, 6, 12).
     orders_silenced: Tensor
-    #: How much nearer a sentence of a pair is to the right reading than to the other: (num_pairs, 2).
+    #: How much nearer a sentence of a pair is to the right reading than to the other, (num_pairs, 2).
     reading: Tensor
-    #: ... when :data:`FINDER` is silent: (num_pairs, 2).
+    #: The same when the head ``FINDER`` is silent, (num_pairs, 2).
     reading_silenced: Tensor
 
 
 def wanted(sentence: Sentence) -> Iterator[tuple[str, int, int]]:
-    """For each of :data:`JOBS`: which token asks, and at which it should look, with [CLS] as token 0."""
+    """For each of ``JOBS`` which token asks, and at which it should look, with [CLS] as token 0."""
     last = len(sentence.words)  # the full stop
     for token in range(1, last + 1):
         yield "itself", token, token
