@@ -25,7 +25,7 @@ LAYER = "words#one-layer"
 WHOLE = "words#whole-encoder"
 POOLING = "words#pooling"
 PADDING = "words#padding"
-SEARCH = "words#search"
+SEARCH = "words#words-search"
 UNSEEN = "words#unseen-sentences"
 CHANCE = "words#best-of-72"
 COMPARED = "words#words-or-meaning"
@@ -954,6 +954,7 @@ def _vector_cases(seed: int) -> list[Case]:
         Case(_hidden(2, 2, 4, 3, mask=ragged[[1, 0, 2, 1]].view(2, 2, 4))(normal), "a batch of batches"),
         Case(_hidden(4, 4, 4, mask=_first_tokens(1, 4, 2, 3, num=4), dtype=torch.float64)(normal), "float64"),
         Case(_hidden(2, 1, 6)(normal), "texts of a single token"),
+        Case(_hidden(1, 3, 4)(normal), "a batch of one text"),
         Case(_hidden(3, 3, mask=_first_tokens(2, num=3)[0])(normal), "one text with padding"),
         Case(_hidden(2, 4, 3)(normal), "vectors that are not contiguous in memory", contiguous=False),
     ]
