@@ -688,11 +688,11 @@ def check_words(page, sentence, block, head, asks, silent=False):
     if silent:
         moved = MOVED[sentence, block, head]
         assert f"moves by {moved:.4f} (1" in told
-        assert f"Of 6 heads, {int((MOVED[sentence] > moved).sum())} move" in told
+        assert f"more: {int((MOVED[sentence] > moved).sum())} of 6." in told
     else:
         assert f"“{names[asks]}” gives most weight to “{names[most]}”, {row[most]:.2f}." in told
         many = int((ATTENDS[sentence][:, :, asks, most] >= 0.3).sum())
-        assert f"Of 6 heads, {many} give" in told
+        assert f"0.30 or more: {many} of 6." in told
 
 
 def test_words_shows_each_sentence_and_head_and_silences_it(shown):

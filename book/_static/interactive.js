@@ -682,10 +682,10 @@
       const more = ways.filter((way) => way > ways[chosen]).length;
       this.status.textContent = silent
         ? `Without head (${block}, ${head}) the vector of the sentence moves by ${ways[chosen].toFixed(4)} ` +
-          `(1 less the cosine). Of ${ways.length} heads, ${more} move it more.`
+          `(1 less the cosine). Heads that move it more: ${more} of ${ways.length}.`
         : `“${words[asks]}” gives most weight to “${words[most]}”, ${two(row[most])}. ` +
-          `Of ${ways.length} heads, ${ways.filter((_, i) => rowOf(i)[most] >= 0.3).length} ` +
-          `give that word 0.30 or more.`;
+          `Heads that give it 0.30 or more: ${ways.filter((_, i) => rowOf(i)[most] >= 0.3).length} ` +
+          `of ${ways.length}.`;
     }
   }
 
