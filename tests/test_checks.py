@@ -5,10 +5,11 @@ import contextlib
 import inspect
 import linecache
 import math
+import os
 import random
 import re
 import warnings
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 
 import nbformat
@@ -382,6 +383,15 @@ def test_the_example_of_a_task_of_ones_own_is_all_that_a_task_must_be(monkeypatc
                 del space[name]
 
 
+def without_the_model():
+    """What a cell that needs the published model stops with where that is missing; nothing in CI."""
+    try:
+        metadata.distribution(attncourse.words.PACKAGE)
+    except metadata.PackageNotFoundError:
+        return () if os.environ.get("CI") else (ModuleNotFoundError, NameError)
+    return ()
+
+
 def test_the_unsolved_release_fails_every_check():
     seen = set()
     for path in sorted(ROOT.glob("exercises/*/*.ipynb")):
@@ -402,7 +412,7 @@ def test_the_unsolved_release_fails_every_check():
             else:
                 # A cell that shows what the student's function does stops where that is unwritten,
                 # and so does one that shows what such a cell has left.
-                with contextlib.suppress(NotImplementedError, NameError):
+                with contextlib.suppress(NotImplementedError, NameError, *without_the_model()):
                     exec(cell.source, namespace)
     assert seen == set(TASKS)
 
@@ -412,7 +422,8 @@ def test_the_solutions_pass_every_check():
         namespace = {}
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "code":
-                exec(cell.source, namespace)
+                with contextlib.suppress(*without_the_model()):
+                    exec(cell.source, namespace)
 
 
 def test_what_a_reference_gives_is_known_for_each_task_by_itself(monkeypatch):
