@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attncourse import SentenceEncoder, load_sentence_encoder, load_tokenizer, sentences
-from attncourse.sentences import glossary, heads
+from attncourse.sentences import heads, terms
 from attncourse.sentences.__main__ import main
 from attncourse.words import PACKAGE
 
@@ -292,7 +292,7 @@ def test_commands_that_need_no_model(capsys, tmp_path):
 def test_the_passages_are_the_glossary():
     page = (ROOT / "book/glossary.md").read_text(encoding="utf-8")
     advice = "run: python -m attncourse.sentences passages book/glossary.md"
-    assert sentences.passages() == glossary.passages_of(page), advice
+    assert sentences.passages() == terms.passages_of(page), advice
     assert len(sentences.passages()) > 50
 
 
@@ -307,7 +307,7 @@ def test_an_entry_becomes_plain_text():
         "```{glossary}\nred\n  A colour, the {term}`warm <warmth>` one, $r = 1$ (`red`), of a\n"
         "  [fire](fire.md#hot). In code `red`. See [colours](x.md#y).\n\nblue\n  Not red.\n```\n"
     )
-    assert glossary.passages_of(page) == {
+    assert terms.passages_of(page) == {
         "red": "A colour, the warm one, red, of a fire.",
         "blue": "Not red.",
     }

@@ -17,7 +17,6 @@ from attncourse.sentences.data import (
     pairs,
     sentences,
 )
-from attncourse.sentences.glossary import QUESTIONS, passages, write_passages
 from attncourse.sentences.heads import (
     FINDER,
     JOBS,
@@ -33,6 +32,7 @@ from attncourse.sentences.heads import (
     weights_of,
 )
 from attncourse.sentences.results import RESULTS, results, save
+from attncourse.sentences.terms import QUESTIONS, passages, write_passages
 
 __all__ = [
     "FAMILIES",
