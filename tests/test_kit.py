@@ -76,6 +76,8 @@ def test_it_has_what_a_student_needs_and_nothing_of_the_teacher(made):
     for unit in UNITS:
         assert {f"exercises/{unit}/{unit}.ipynb", f"book/{unit}.md", f"attncourse/{unit}.py"} <= found
     assert {"README.md", "LICENSE", "LICENSES.md", "pyproject.toml", "requirements.txt"} <= found
+    assert ("requirements-model.txt" in found) == ("words" in UNITS)
+    assert ("-r requirements-model.txt" in (made / "README.md").read_text()) == ("words" in UNITS)
     assert {"index.html", f"book/{UNIT}.html", "_static/style.css", "lab/labconfig/page_config.json"} <= found
     assert any(name.endswith(".npz") for name in found)
     assert {name for name in found if name.startswith("attncourse/")} == {

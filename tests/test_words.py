@@ -497,3 +497,14 @@ def test_the_figure_says_where_each_question_finds_its_passage():
     assert "in other words" in str(experiment.table({"in other words": (one, other)}))
     with pytest.raises(ValueError, match="by_word gives a tensor of shape"):
         experiment.figure(one, other[:3])
+
+
+def test_a_check_shows_the_weights_of_a_dictionary_one_by_one():
+    with pytest.raises(checks.CheckFailed) as error:
+        checks.embed_ids(lambda ids, weights: weights["word_embeddings.weight"][ids])
+    message = error.value.message
+    assert error.value.task == "embed_ids"
+    assert "weights (5 tensors by name), float32, int64" in message
+    assert all(part in message for part in ("word_embeddings.weight", "LayerNorm.bias", "[9  9 ]"))
+    assert "tensor(" not in message
+    assert max(map(len, message.splitlines())) <= 80
