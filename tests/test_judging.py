@@ -634,6 +634,20 @@ def test_a_name_that_was_lost_with_its_cell_is_told_of_and_a_students_own_words_
     assert "code cell 3 ended at checks.attention.case, which is not there in grading" in told["words"]
 
 
+def test_a_function_outside_can_be_asked_from_many_threads(tmp_path):
+    many = (
+        "from concurrent.futures import ThreadPoolExecutor\ndef attention(q, k, v):\n"
+        "    scores = q @ k.mT / math.sqrt(q.shape[-1])\n"
+        "    with ThreadPoolExecutor(16) as pool:\n"
+        "        return list(pool.map(softargmax, [scores] * 16))[-1] @ v"
+    )
+    cells = [new_code_cell(HEAD_OF_TWO), new_code_cell(WRONG_PART), new_code_cell(many)]
+    for name in ("softargmax", "attention"):
+        cells.append(check_cell(name, f"checks.{name}({name})"))
+    nb = executed(cells, tmp_path)
+    assert (mark(nb, "softargmax"), mark(nb, "attention")) == (0, 2)
+
+
 def test_only_what_was_judged_before_is_given(tmp_path):
     """Else a right function could be asked for all that its own check will ask, which comes later."""
     cells = [new_code_cell(HEAD_OF_TWO + WRONG_PART), new_code_cell(ON_THE_PART)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -37,8 +38,12 @@ def respond(nonce: str, asked: str, answer: Callable[[], Any]) -> None:
     instead = [name for name in question["instead"] if name in names]
     before = {name: names[name] for name in instead}
 
+    one_at_a_time = threading.Lock()
+
     def ask(text: str) -> str:
-        return get_ipython().kernel.raw_input(nonce + text)
+        # An answer may ask from several threads, and a kernel's socket ends the process when two use it.
+        with one_at_a_time:
+            return get_ipython().kernel.raw_input(nonce + text)
 
     absent.serve(
         [
