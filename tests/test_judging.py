@@ -1140,9 +1140,9 @@ def broken(nb):
     ("change", "flagged"),
     [
         (tagged, {"", "head", "first", "second", "check_first", "check_second"}),
-        (edited, set()),
+        (edited, {"check_first"}),
         (untied, set()),
-        (copied, set()),
+        (copied, {"first"}),
         (deleted, {"check_first", "check_second"}),
         (upside_down, set()),
         (foreign, set()),

@@ -65,8 +65,11 @@ class Repair(NbGraderPreprocessor):
             nb.cells = [_whole(cell) for cell in self._kept(nb, sources)]
             found = self._find(nb, sources)
             for name, cell in found.items():
-                if sources[name].locked and name not in points:
-                    self._keep_additions(nb, cell, sources[name])
+                if sources[name].locked and _lines(cell.source) != _lines(sources[name].source):
+                    if name in points:
+                        flag(nb, name, "a check was changed: it is again as it was released")
+                    else:
+                        self._keep_addition(nb, cell, sources[name])
                 self._restore(nb, cell, sources[name], points, kinds)
             self._put_back(nb, found, sources, points, kinds)
             self._reorder(nb, sources, kinds)
@@ -91,6 +94,8 @@ class Repair(NbGraderPreprocessor):
             name = _claimed(cell)
             cell.metadata.pop("nbgrader", None)
             if name in sources:
+                if name in found and not sources[name].locked:
+                    flag(nb, name, "this cell is there more than once: the last one counts")
                 found[name] = cell
             else:
                 name = ""
@@ -124,10 +129,9 @@ class Repair(NbGraderPreprocessor):
         cell.clear()
         cell.update(restored)
 
-    def _keep_additions(self, nb: Any, cell: Any, source: SourceCell) -> None:
+    def _keep_addition(self, nb: Any, cell: Any, source: SourceCell) -> None:
         """Put a copy of a locked cell that was changed above it: an import added there is still needed."""
-        changed = cell.source.strip() != source.source.strip()
-        if changed and cell.cell_type == source.cell_type == "code":
+        if cell.cell_type == source.cell_type == "code":
             nb.cells.insert(_index(nb, cell), new_code_cell(source=cell.source))
 
     def _put_back(
@@ -177,6 +181,10 @@ def _whole(cell: Any) -> Any:
     if kind == "markdown" and isinstance(cell.get("attachments"), dict):
         made.attachments = cell.attachments
     return made
+
+
+def _lines(source: str) -> list[str]:
+    return [line.rstrip() for line in source.strip().splitlines()]
 
 
 def _claimed(cell: Any) -> str:
