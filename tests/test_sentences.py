@@ -224,6 +224,30 @@ def test_a_reading_is_the_difference_of_two_cosines(small):
         assert found[0, place].item() == pytest.approx((vector @ near - vector @ far).item(), abs=1e-6)
 
 
+def test_all_that_rest_are_silent_together_and_then_all_others(small):
+    texts = [sentence.text for sentence in sentences.sentences(3)]
+    on_first = torch.tensor([[0.9, 0.1], [0.9, 0.4], [0.2, 0.6]])  # block 0 is left as it is
+    whole = sentences.vectors(small, texts)
+    found = heads.resting(small, texts, on_first)
+    for number, silent in enumerate(([(1, 0), (2, 1)], [(1, 1), (2, 0)])):
+        mask = torch.ones(3, 2)
+        for place in silent:
+            mask[place] = 0
+        cosines = (sentences.vectors(small, texts, mask) * whole).sum(-1)
+        assert found[number].item() == pytest.approx((1 - cosines).mean().item(), abs=1e-6)
+        assert found[number] > 1e-4
+
+
+def test_two_orders_have_the_same_words():
+    found = heads.two_orders()
+    assert len(found) == heads.NUM_ORDERS
+    assert found == heads.two_orders()
+    for one, other in found:
+        _, first, verb, _, second = one.rstrip(".").split()
+        assert first != second
+        assert other == f"the {second} {verb} the {first}."
+
+
 # --- the results that come with the course ---
 
 
@@ -256,6 +280,9 @@ def test_the_results_are_what_the_model_gives(model):
     one, other = heads.two_orders()[0]
     near, far = sentences.vectors(model, [one, other])
     assert (1 - near @ far).item() == pytest.approx(found.orders[0].item(), abs=1e-3)
+    silent = [sentences.vectors_of_each_silent(model, text) for text in (one, other)]
+    apart = 1 - (silent[0] * silent[1]).sum(-1)
+    torch.testing.assert_close(apart, found.orders_silenced[0], atol=1e-3, rtol=0)
 
 
 @needs_the_model
