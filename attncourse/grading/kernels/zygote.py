@@ -42,6 +42,7 @@ from attncourse.grading.kernels.environment import environment
 
 IMPORTS = [
     "torch",
+    "torch._dynamo",  # which every optimizer imports when it is made, for two seconds
     "numpy.random",
     "matplotlib.pyplot",
     "matplotlib.backends.backend_agg",
