@@ -27,9 +27,18 @@ ROOT = Path(__file__).parents[1]
 def pytest_collection_modifyitems(config, items):
     """What takes long begins first, so that no core waits for it at the end.
 
+    First what cannot be shared among processes, the build of the book among it; who needs the built book
+    comes late, and waits for nobody.
+
     Of the units that are left out, by ``make test UNITS=...`` or in ``course.toml``, no test runs.
     """
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("slow") is None,
+            not makes_once(item.path),
+            "html" in item.fixturenames,
+        )
+    )
     if (ROOT / "course.toml").exists() or os.environ.get("UNITS"):
         from attncourse import checks
         from attncourse.grading.rules import Unusable, taught
@@ -57,11 +66,15 @@ def belongs_to(item, units, tasks):
 
 
 class TogetherWhereShared(LoadScopeScheduling):
-    """Every test may run in another process, but those of a file with fixtures made once stay together."""
+    """Every test may run in another process, but those of a file with fixtures made once stay together.
+
+    So do those of one parameter: what was computed for one test of a task is there for the next.
+    """
 
     def _split_scope(self, nodeid):
-        file = nodeid.partition("::")[0]
-        return file if makes_once(self.config.rootpath / file) else nodeid
+        file, _, test = nodeid.partition("::")
+        name, _, parameter = test.partition("[")
+        return file if makes_once(self.config.rootpath / file) else f"{file}::{parameter or name}"
 
 
 @functools.cache
@@ -114,3 +127,20 @@ def browser(chromium):
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", *quiet])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def built():
+    """The build of the book: its status, its log and its folder."""
+    from built_book import build
+
+    return build("html")
+
+
+@pytest.fixture(scope="session")
+def html(built):
+    """The folder of the built book's pages."""
+    status, _, folder = built
+    if status:
+        pytest.fail("the book did not build: see test_the_book_builds_without_a_warning", pytrace=False)
+    return folder / "html"

@@ -79,9 +79,9 @@ def test_right_answers_pass_and_obey_every_law(task, capsys):
     assert len(answers) >= 3
     for right in answers:
         answer = compiled(source_of(right, task.name), task.name)
-        Check(task)(answer)
+        Check(task)(answer)  # by the cases of seed 0
         assert capsys.readouterr().out.startswith(f"{task.name}: right"), right.__name__
-        result = verdict(task, answer, SEEDS)
+        result = verdict(task, answer, SEEDS[1:])
         assert result.passed, result.message
         for law in task.laws:
             cases = law.cases(1)
@@ -417,13 +417,13 @@ def test_the_unsolved_release_fails_every_check():
     assert seen == set(TASKS)
 
 
-def test_the_solutions_pass_every_check():
-    for path in sorted(ROOT.glob("solutions/*/*.ipynb")):
-        namespace = {}
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code":
-                with contextlib.suppress(*without_the_model()):
-                    exec(cell.source, namespace)
+@pytest.mark.parametrize("unit", sorted({task.unit for task in TASKS.values()}))
+def test_the_solutions_pass_every_check(unit):
+    namespace = {}
+    for cell in nbformat.read(ROOT / f"solutions/{unit}/{unit}.ipynb", as_version=4).cells:
+        if cell.cell_type == "code":
+            with contextlib.suppress(*without_the_model()):
+                exec(cell.source, namespace)
 
 
 def test_what_a_reference_gives_is_known_for_each_task_by_itself(monkeypatch):

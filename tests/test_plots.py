@@ -164,7 +164,7 @@ def test_lines_differ_in_style_as_well_as_in_colour():
 
 # --- colours, in both themes ---
 
-DARK_PAGE = "#121212"  # test_book.py holds that it is
+DARK_PAGE = "#121212"  # test_book_in_a_browser.py holds that it is
 
 
 def figures():
