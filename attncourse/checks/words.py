@@ -219,13 +219,13 @@ embed_ids = Task(
             The first token, [CLS], stands at position 0.
         ids: the positions are looked up by the numbers of the tokens
             Where a token stands is another thing than which it is. The first N rows of the table are those
-            of the N places.
-        batch: the places are counted along the first dimension, which in a batch counts the texts
+            of the N positions.
+        batch: the positions are counted along the first dimension, which in a batch counts the texts
             `len(ids)` and `ids.shape[0]` move when a batch is added. Count the dimension from the back.
         last: the last rows of the table are taken
             A text begins at position 0, however long the table is.
         first: every token gets the position of the first
-            A row of the table for each place.
+            A row of the table for each position.
         """,
     ),
     kind=wrongs(
@@ -272,8 +272,17 @@ embed_ids = Task(
             `weight` multiplies, and `bias` is added.
         """,
     ),
+    names=wrongs(
+        EMBEDDINGS,
+        """
+        prefixed: the weights are asked for by names that begin with embeddings.
+            The names here have no `embeddings.` in front. That comes in task 3.
+        """,
+    ),
 )
-def any_embedding_of_ids(ids, weights, *, place="", kind="", normalised="", learned=""):
+def any_embedding_of_ids(ids, weights, *, place="", kind="", normalised="", learned="", names=""):
+    if names == "prefixed":
+        weights["embeddings.word_embeddings.weight"]
     length = ids.shape[-1]
     table = weights["position_embeddings.weight"]
     word = weights["word_embeddings.weight"][ids]
@@ -563,7 +572,18 @@ encoder_layer = Task(
         """
         transposed: the matrices of the attention are used as rows times matrix
             The published matrices are output × input. With a token as a row, which side of the product
+            must have the transpose? The file has output × input: square ones do not complain.
+        none transposed: all matrices are used as rows times matrix
+            The published matrices are output × input. With a token as a row, which side of the product
             must have the transpose?
+        qkv transposed: the matrices of queries, keys and values are used as rows times matrix
+            All published matrices are output × input: square ones do not complain.
+        query transposed: the matrix of the queries is used as rows times matrix
+            All published matrices are output × input: square ones do not complain.
+        key transposed: the matrix of the keys is used as rows times matrix
+            All published matrices are output × input: square ones do not complain.
+        value transposed: the matrix of the values is used as rows times matrix
+            All published matrices are output × input: square ones do not complain.
         output transposed: the matrix of attention.output.dense is used as rows times matrix
             The other three of the attention are turned in yours. All published matrices are output × input.
         exchanged: the weights for queries are used for the keys, and the other way round
@@ -575,6 +595,10 @@ encoder_layer = Task(
         """
         none: none of the biases is added
             Each of the six matrices has a bias, which is added after the product.
+        no self bias: the biases of queries, keys and values are missing
+            Queries, keys and values have a bias each.
+        no query bias: the bias of the queries is missing
+            Queries, keys and values have a bias each.
         no value bias: the bias of the values is missing
             Queries, keys and values have a bias each.
         no dense bias: the bias of attention.output.dense is missing
@@ -592,7 +616,14 @@ encoder_layer = Task(
         inverted: tokens are hidden, and padding is seen
             True means: this is a token. What must be hidden?
         queries: the mask is applied to the queries instead of the keys
-            Whether somebody may be looked at, belongs to the key: the last dimension of the scores.
+            Whether somebody may be looked at belongs to the key: the last dimension of the scores.
+        only queries: the mask hides all that padding asks for, instead of the keys
+            Whether somebody may be looked at belongs to the key: the last dimension of the scores. Where
+            every score of a row is minus infinity, its softmax is not a number.
+        only padding: tokens are hidden with minus infinity, and padding is seen
+            True means: this is a token. What must be hidden?
+        after: the weights of padding are made 0 after the softmax
+            Then the others no longer sum to 1. Hide before the softmax. (masking#masking-three-ways)
         zero: the scores of padding are made 0 instead of minus infinity
             A score of 0 is a score like any other: after the exponential it is 1.
             (masking#masking-three-ways)
@@ -657,16 +688,25 @@ def any_layer(
 
     def linear(y, name):
         W, b = weights[name + ".weight"], weights[name + ".bias"]
-        turned = (matrix == "transposed" and name.startswith("attention")) or (
-            matrix == "output transposed" and name == "attention.output.dense"
-        )
-        y = y @ W if turned else y @ W.mT
+        turned = {
+            "transposed": "attention",
+            "none transposed": "",
+            "qkv transposed": "attention.self",
+            "query transposed": "attention.self.query",
+            "key transposed": "attention.self.key",
+            "value transposed": "attention.self.value",
+            "output transposed": "attention.output",
+        }.get(matrix)
+        y = y @ W.mT if turned is None or not name.startswith(turned) else y @ W
         left_out = {
+            "none": "",
+            "no self bias": "attention.self",
+            "no query bias": "attention.self.query",
             "no value bias": "attention.self.value",
             "no dense bias": "attention.output.dense",
             "no inner bias": "intermediate.dense",
-        }.get(biases, "")
-        return y if biases == "none" or name == left_out else y + b
+        }.get(biases)
+        return y + b if left_out is None or not name.startswith(left_out) else y
 
     def norm(y, name):
         if steps == "norms exchanged":
@@ -701,9 +741,14 @@ def any_layer(
             scores = scores.masked_fill(seen, -1e9)
         elif masked == "queries":
             scores = scores.masked_fill(~mask[..., None, :, None], -1e9)
+        elif masked == "only queries":
+            scores = scores.masked_fill(~mask[..., None, :, None], -torch.inf)
+        elif masked == "only padding":
+            scores = scores.masked_fill(seen, -torch.inf)
         elif masked == "":
             scores = scores.masked_fill(~seen, -torch.inf)
-        found = torch.softmax(scores, -1) @ value
+        shares = torch.softmax(scores, -1)
+        found = (shares * seen if masked == "after" else shares) @ value
         if heads != "joined":
             found = found.transpose(-3, -2)
         return linear(found.reshape(y.shape), "attention.output.dense")
@@ -871,6 +916,8 @@ encode_texts = Task(
             Layer 0 comes first.
         alphabet: the layers are sorted as words, so that 10 comes before 2
             Names are sorted letter by letter. Count with numbers: `range(num_layers)`.
+        six: there are six layers, always
+            How many there are, the names say: this model has as many as its names number.
         same: all layers have the weights of the first
             The number in a name says whose weight it is.
         no embedding: the first layer gets the words alone, without positions, type and normalisation
@@ -914,6 +961,7 @@ def any_encoder(ids, mask, weights, num_heads, *, layers="", masked="", heads=""
         "last only": numbers[-1:],
         "backwards": numbers[::-1],
         "alphabet": sorted(numbers, key=str),
+        "six": range(6),
         "same": [0] * len(numbers),
     }.get(layers, numbers)
     if layers == "no embedding":
@@ -1017,7 +1065,7 @@ sentence_vectors = Task(
         POOLING,
         """
         padding: the vectors at padding are averaged, too
-            How long a text is padded, depends on the others in its batch. Its vector must not.
+            How far a text is padded depends on the others in its batch. Its vector must not.
             (words#padding)
         inverted: the vectors at padding are averaged instead of those of the tokens
             True means: this is a token. (words#padding)
@@ -1118,7 +1166,7 @@ def _pooling_slips() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     return {
         "padding is averaged, too": _pooler(counted=lambda seen: seen * 0 + 1),
         "the mask of the first text is used for all": _pooler(counted=lambda seen: seen[:1]),
-        "right if padding stands behind the tokens": _pooler(
+        "shown only where padding stands in front or in between": _pooler(
             counted=lambda seen: torch.sort(seen, 1, True)[0]
         ),
         "wrong for a single text": _pooler(
@@ -1444,16 +1492,18 @@ reciprocal_ranks = Task(
         SEARCH,
         """
         before: what is equally similar is put behind the wanted passage
-            Then a search that finds everything equally similar would be perfect. Whoever is as similar
-            stands in front.
+            Then a search that finds everything equally similar would be perfect. A passage that
+            is as similar stands in front.
         middle: what is equally similar is put half in front and half behind
-            Asked for is the strict count: whoever is as similar stands in front.
+            Asked for is the strict count: a passage that is as similar stands in front.
         """,
     ),
     result=wrongs(
         SEARCH,
         """
         rank: the place comes back, and not one divided by it
+            The second place counts a half.
+        whole: the place comes back, as a whole number, and not one divided by it
             The second place counts a half.
         hit: only the first place counts, with 1
             A second place is worth a half, a third a third. (`//` would round that down to 0.)
@@ -1483,6 +1533,8 @@ def any_ranks(similarities, wanted, *, order="", place="", equals="", result="")
     rank = rank.float()
     if result == "rank":
         return rank
+    if result == "whole":
+        return rank.long()
     if result == "hit":
         return (rank == 1).float()
     if result == "share":
@@ -1646,9 +1698,9 @@ held_out_head = Task(
         UNSEEN,
         """
         seen: the share on the seen sentences is told
-            The best of many looks good on what it was chosen by. What does it do elsewhere?
+            The best of many looks good on what it was chosen on. What does it do elsewhere?
         all: the share on all sentences is told
-            The best of many looks good on what it was chosen by. Only the unseen sentences prove something.
+            The best of many looks good on what it was chosen on. Only the unseen sentences prove something.
         best: the largest share that any head has on the unseen sentences is told
             That is another head, perhaps. What does *this* one do there?
         """,
@@ -1763,7 +1815,7 @@ chance_of_best = Task(
         CHANCE,
         """
         exactly: exactly so many right pairs are counted, and not more
-            Whoever has more right is as remarkable at least. Add up all numbers from there on.
+            A head with more right is at least as remarkable. Add up all numbers from there on.
         more: only more right pairs than asked for are counted
             So many, or more.
         fewer: so many right pairs or fewer are counted
@@ -1834,26 +1886,28 @@ def _search_records(seed: int) -> dict[str, Inputs]:
     """Reciprocal ranks of forty questions, found by both searches, by one, by the other, or by none."""
     generator = torch.Generator().manual_seed(seed)
 
-    def ranks(found: Tensor, first: bool, third: bool) -> Tensor:
+    def ranks(found: Tensor, first: bool, third: bool, fourth: bool) -> Tensor:
         """Among the first three where `found`, and behind elsewhere."""
         places = torch.randint(1, 4, (40,), generator=generator)
         behind = torch.randint(4, 60, (40,), generator=generator)
         if first:
             places[:] = 1
+        if fourth:
+            behind[:] = 4
         if third:
             places[:] = 3
-            behind[:] = 4
         return 1.0 / torch.where(found, places, behind)
 
     def record(both: int, meaning: int, word: int, *, first: str = "", third: bool = False) -> Inputs:
+        fourth = third or first == "both"
         order = torch.randperm(40, generator=generator)
         number = torch.empty_like(order)
         number[order] = torch.arange(40)
         only = (number >= both) & (number < both + meaning)
         other = (number >= both + meaning) & (number < both + meaning + word)
         return {
-            "by_meaning": ranks((number < both) | only, first == "meaning", third),
-            "by_word": ranks((number < both) | other, first == "word", third),
+            "by_meaning": ranks((number < both) | only, first in ("meaning", "both"), third, fourth),
+            "by_word": ranks((number < both) | other, first in ("word", "both"), third, fourth),
         }
 
     return {
@@ -1870,6 +1924,10 @@ def _search_records(seed: int) -> dict[str, Inputs]:
         "third places, and fourth": record(10, 9, 3, third=True),
         "many by word, a few by meaning only": record(5, 7, 25),
         "as many by both, but for others": record(28, 4, 4),
+        "eight by each only": record(12, 8, 8),
+        "a tenth more by meaning": record(18, 4, 0),
+        "a tenth more by word": record(18, 0, 4),
+        "first places, and fourth, equally many": record(20, 9, 9, first="both"),
     }
 
 
@@ -1930,13 +1988,19 @@ explain_search = Task(
         numbers: both are called alike where they find equally many
             They may be other questions. Compare question by question.
         places: both are called alike only where all places agree
-            Asked is whether a question is found: the first and the third place are alike in this.
+            The question is whether it is found: the first and the third place are alike in this.
+        all found: both are called alike only where both find every question
+            Questions that neither finds are alike, too.
+        means: both are called alike where the means of their reciprocal ranks are equal
+            They may be other questions. Compare question by question.
         never together: it is never asked whether each finds what the other misses
             A fifth of all questions on both sides: that is the second answer.
         either: it is enough for "together" that one finds much that the other misses
             Both must.
         exchanged: meaning and word are exchanged
             Which of the two is the first argument?
+        more than: exactly a fifth, or a tenth, is not counted
+            A fifth *or more*, a tenth *or more*: `>=`, and not `>`.
         any difference: every difference counts
             A question more or less is chance. Ask for a tenth.
         ranks: the means of the reciprocal ranks are compared at the end
@@ -1950,13 +2014,18 @@ def any_explained_search(by_meaning, by_word, *, found="", asked=""):
     alike = (meaning == word).all()
     if asked == "numbers":
         alike = meaning.sum() == word.sum()
+    if asked == "all found":
+        alike = (meaning & word).all()
+    if asked == "means":
+        alike = by_meaning.mean() == by_word.mean()
     if asked == "places":
         alike = (by_meaning == by_word).all()
     if alike:
         return "both alike"
     only_meaning = (meaning & ~word).double().mean().item()
     only_word = (word & ~meaning).double().mean().item()
-    much = [only_meaning >= 0.2, only_word >= 0.2]
+    fifth = 0.2001 if asked == "more than" else 0.2
+    much = [only_meaning >= fifth, only_word >= fifth]
     if asked != "never together" and (any(much) if asked == "either" else all(much)):
         return "together"
     gap = only_meaning - only_word
@@ -1964,7 +2033,7 @@ def any_explained_search(by_meaning, by_word, *, found="", asked=""):
         gap = (by_meaning - by_word).mean().item()
     if asked == "exchanged":
         gap = -gap
-    enough = 1e-9 if asked == "any difference" else 0.0999
+    enough = {"any difference": 1e-9, "more than": 0.1001}.get(asked, 0.0999)
     if gap >= enough:
         return "meaning"
     return "word" if -gap >= enough else "too close"
