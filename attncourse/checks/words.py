@@ -275,7 +275,7 @@ embed_ids = Task(
     names=wrongs(
         EMBEDDINGS,
         """
-        prefixed: the weights are asked for by names that begin with embeddings.
+        prefixed: the weights are asked for by names with `embeddings.` in front
             The names here have no `embeddings.` in front. That comes in task 3.
         """,
     ),
@@ -1166,7 +1166,7 @@ def _pooling_slips() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     return {
         "padding is averaged, too": _pooler(counted=lambda seen: seen * 0 + 1),
         "the mask of the first text is used for all": _pooler(counted=lambda seen: seen[:1]),
-        "shown only where padding stands in front or in between": _pooler(
+        "padding is taken to stand behind the tokens": _pooler(
             counted=lambda seen: torch.sort(seen, 1, True)[0]
         ),
         "wrong for a single text": _pooler(

@@ -174,8 +174,10 @@ def figure(by_meaning: Tensor, by_word: Tensor) -> Captioned:
     better, worse = (
         (one > other).sum().item() for one, other in ((by_meaning, by_word), (by_word, by_meaning))
     )
-    caption = 'Where each of the questions "in other words" finds the passage that it wants. The first place is best.'
+    caption = (
         'Where each of the questions "in other words" finds the passage that it wants. Place 1 is the best.'
+    )
+    alt = (
         f"Two marks for each of {len(terms)} questions, at places from the first on. By meaning the place is "
         f"better for {better} questions, by word for {worse}, and for the others it is the same."
     )
