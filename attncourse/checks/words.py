@@ -1999,8 +1999,10 @@ explain_search = Task(
             Both must.
         exchanged: meaning and word are exchanged
             Which of the two is the first argument?
-        more than: exactly a fifth, or a tenth, is not counted
-            A fifth *or more*, a tenth *or more*: `>=`, and not `>`.
+        over a fifth: exactly a fifth of all questions is not enough for "together"
+            A fifth *or more*: `>=`, and not `>`.
+        over a tenth: a difference of exactly a tenth is not enough
+            A tenth *or more*: `>=`, and not `>`.
         any difference: every difference counts
             A question more or less is chance. Ask for a tenth.
         ranks: the means of the reciprocal ranks are compared at the end
@@ -2024,7 +2026,7 @@ def any_explained_search(by_meaning, by_word, *, found="", asked=""):
         return "both alike"
     only_meaning = (meaning & ~word).double().mean().item()
     only_word = (word & ~meaning).double().mean().item()
-    fifth = 0.2001 if asked == "more than" else 0.2
+    fifth = 0.2001 if asked == "over a fifth" else 0.2
     much = [only_meaning >= fifth, only_word >= fifth]
     if asked != "never together" and (any(much) if asked == "either" else all(much)):
         return "together"
@@ -2033,7 +2035,7 @@ def any_explained_search(by_meaning, by_word, *, found="", asked=""):
         gap = (by_meaning - by_word).mean().item()
     if asked == "exchanged":
         gap = -gap
-    enough = {"any difference": 1e-9, "more than": 0.1001}.get(asked, 0.0999)
+    enough = {"any difference": 1e-9, "over a tenth": 0.1001}.get(asked, 0.0999)
     if gap >= enough:
         return "meaning"
     return "word" if -gap >= enough else "too close"
