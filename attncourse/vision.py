@@ -477,7 +477,13 @@ class _TurnedAttention(MultiHeadAttention):
         self.register_buffer("positions", positions, persistent=False)
 
     def forward(  # type: ignore[override]
-        self, x: Tensor, key: None = None, *, mask: None = None, return_weights: bool = False
+        self,
+        x: Tensor,
+        key: None = None,
+        *,
+        mask: None = None,
+        head_mask: Tensor | None = None,
+        return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Apply the layer to x, (..., 1 + length, model_dim)."""
         b_Q, b_K, b_V, b_O = self._biases()
@@ -489,6 +495,8 @@ class _TurnedAttention(MultiHeadAttention):
         heads, weights = attention(
             self._turned(query), self._turned(keys), value, dropout_p=dropout_p, return_weights=True
         )
+        if head_mask is not None:
+            heads = heads * head_mask[..., None, None].to(heads.dtype)
         output = merge_heads(heads) @ self.W_O + b_O
         return (output, weights) if return_weights else output
 

@@ -233,6 +233,14 @@ def test_weights_come_with_the_same_scores(positions):
     torch.testing.assert_close(model(images[1]), scores[1])
 
 
+def test_a_head_of_turned_attention_is_silent_without_its_rows_of_the_output_matrix():
+    layer, x = small("rotary").blocks[0].attention, drawn(3, 7, 8)
+    silent = layer(x, head_mask=torch.tensor([0.0, 1.0]))
+    with torch.no_grad():
+        layer.W_O[:4] = 0
+    torch.testing.assert_close(silent, layer(x))
+
+
 def test_turned_attention_is_plain_where_nothing_is_turned():
     turned, plain = small("rotary"), small("none")
     plain.load_state_dict(turned.state_dict())
