@@ -736,6 +736,7 @@ def test_a_function_elsewhere_is_that_function_gradients_included():
         ("f", (torch.zeros(70, 3000),), "too large"),
         ("f", (2000, 2000), "too large"),
         ("f", ([0.0] * 10**5,), "too large"),
+        ("f", ([0] * 1001,), "too large"),
         ("f", ("x",), "TypeError"),
     ],
 )
@@ -751,6 +752,13 @@ def test_what_a_student_would_try_fits_through_the_pipe(inputs):
     value, number = asked(Pipe({"f": lambda x, n: (2 * x, n)}), "f", *inputs)
     assert value.shape == inputs[0].shape
     assert number == inputs[1]
+
+
+def test_no_more_derivatives_are_computed_than_can_be_sent():
+    x = torch.zeros(600, requires_grad=True)
+    value = asked(Pipe({"f": lambda x: x + 1}), "f", x)
+    with pytest.raises(ValueError, match="too many derivatives"):
+        value.sum().backward()
 
 
 def test_the_usual_ways_to_derivatives_work_through_the_pipe():
@@ -794,6 +802,8 @@ def test_derivatives_of_several_values_by_several_arguments_come_through_the_pip
         for function in (two, far)
     ]
     torch.testing.assert_close(*ahead)
+    _, tangent = torch.func.jvp(lambda x: far(x, 3, y)[1]["scores"], (x,), (x.cos(),))
+    assert tangent.dtype == torch.float32
 
 
 def test_a_function_that_could_be_known_by_its_make_does_not_leave_the_grader():
@@ -1025,6 +1035,15 @@ def test_a_person_is_told_of_answers_in_other_files(source):
     found = scan(TASKS["softargmax"], "softargmax", [("softargmax", source)], ["import torch"], {"mine"})
     assert "was not read" in found.remarks[0][1]
     assert not scan(TASKS["softargmax"], "softargmax", [("own", "import math")], [], {"mine"}).remarks
+
+
+def test_files_beside_the_notebook_that_can_be_imported_are_told_of(tmp_path):
+    for name in ("mine.py", "math.csv"):
+        (tmp_path / name).write_text("def attention(q, k, v):\n    return v\n")
+    cells = [new_code_cell("import math\nfrom attncourse import checks\nfrom mine import attention")]
+    nb = executed([*cells, check_cell("attention", "checks.attention(attention)")], tmp_path)
+    (told,) = nb.metadata.attncourse["flags"]
+    assert "imports mine, which was handed in beside it" in told["words"]
 
 
 def test_a_person_is_told_of_work_that_is_not_watched():

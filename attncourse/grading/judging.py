@@ -102,7 +102,7 @@ class Execute(preprocessors.Execute):
         self._interrupted = False
         folder = Path(resources["metadata"]["path"])
         self._digest = handed_in(nb, folder)
-        self._beside = {path.stem for path in folder.glob("*") if path.suffix != ".ipynb"}
+        self._beside = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
         return super().preprocess(nb, resources, km)
 
     def create_kernel_manager(self) -> Any:
