@@ -875,9 +875,10 @@ def test_another_file_beside_the_notebook_draws_other_numbers(tmp_path):
         (tmp_path / "inside" / "answers.txt").write_text(content)
         found.append(judging.handed_in(nb, tmp_path))
     picture = {"p.png": {"image/png": "AAAA"}}
-    for cell in (new_code_cell("2"), new_raw_cell("1"), new_markdown_cell("1", attachments=picture)):
+    pictured = new_markdown_cell("1", attachments=picture)
+    for cell in (new_code_cell("2"), new_raw_cell("1"), new_markdown_cell("1"), pictured):
         found.append(judging.handed_in(new_notebook(cells=[cell]), tmp_path))
-    assert len(set(found)) == 6
+    assert len(set(found)) == 7
 
 
 def test_an_answer_cannot_read_the_notebook(tmp_path):
