@@ -16,6 +16,9 @@ os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ[
 # One process of tests on each core: more threads would only be in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Where nothing is to be written beside the sources, every program that tests start would compile them anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Whether a test passes does not depend on how busy the machine is.
 hypothesis.settings.register_profile("attncourse", deadline=None)
 hypothesis.settings.load_profile("attncourse")
@@ -80,6 +83,12 @@ class TogetherWhereShared(LoadScopeScheduling):
 @functools.cache
 def makes_once(file):
     return 'scope="module"' in file.read_text(encoding="utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """One process more than cores, for there is always one that waits: for a limit of time, or a program."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
