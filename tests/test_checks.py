@@ -421,7 +421,7 @@ def test_the_unsolved_release_fails_every_check():
 
 @pytest.fixture
 def two_steps(monkeypatch):
-    """Trainings of the experiments that take two steps of all; that they learn is for the units' own tests."""
+    """Trainings of the experiments take two steps of all; that they learn is for the units' own tests."""
 
     def begun(parameters, losses, steps, rate):
         first = one_cycle(parameters, itertools.islice(losses, 2), 2, rate)
