@@ -155,6 +155,15 @@ def test_a_flat_folder_without_a_roster(course, capsys):
     assert "other.ipynb has no cell of any unit" in out
 
 
+def test_a_name_that_pages_could_misread_is_not_copied(course, capsys):
+    (course / "flat").mkdir()
+    for name in ("<img src=x>", "Sinéad O'Brien"):
+        write(course / "flat" / f"{name}.ipynb", notebook())
+    out = collect(capsys, course / "flat", expect=1)
+    assert set(there(course)) == {"Sinéad-O'Brien"}
+    assert "is of '<img src=x>': the name holds one of < > \" & \\; rename it, or give a roster" in out
+
+
 def test_what_lies_there_and_was_not_collected_stays(course, capsys):
     path = course / f"submitted/student-01/{UNIT}/{UNIT}.ipynb"
     path.parent.mkdir(parents=True)
@@ -185,6 +194,7 @@ def test_the_best_of_several_attempts(course, capsys, monkeypatch):
             "line 3: 'student-01' is in line 2, too",
         ),
         (b"id,email\n../x,a@example.org\n", "line 2: '../x' cannot be the name of a folder"),
+        (b"id,email\n<b>,a@example.org\n", "line 2: '<b>' cannot be the name of a folder"),
         (b'id,email\nstudent-01,"a\n', "line "),
         (b"id,email\na,b,c,d\n", "line 2: has 4 cells, and the heading 2"),
         (b"PK\x03\x04", "roster.csv is a spreadsheet or an archive: save it as CSV"),

@@ -43,6 +43,8 @@ def course(tmp_path, monkeypatch):
         ("gnp\u202eipynb", r"gnp\u202eipynb"),
         ("\udcff", r"\udcff"),
         ("a\u2028b", "a b"),
+        ("Nguye\u0302\u0303n", "Nguye\u0302\u0303n"),
+        ("z" + "\u0335" * 6 + "\u0489b\u0335", "z" + "\u0335" * 4 + r"\u0335\u0335\u0489" + "b\u0335"),
     ],
 )
 def test_a_terminal_shows_and_does_not_obey(given, shown):

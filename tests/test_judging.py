@@ -634,6 +634,33 @@ def test_a_name_that_was_lost_with_its_cell_is_told_of_and_a_students_own_words_
     assert "code cell 3 ended at checks.attention.case, which is not there in grading" in told["words"]
 
 
+def test_a_package_that_is_not_installed_is_named(tmp_path):
+    """At home it is there, and Validate said success."""
+    cells = [
+        new_code_cell("from attncourse import checks\nimport torch"),
+        new_code_cell("from nowhere.parts import rearrange\n\ndef half(x):\n    return x / 2"),
+        new_code_cell(
+            "import nowhere\n\ndef softargmax(scores):\n    return scores",
+            metadata={"nbgrader": {"solution": True, "grade_id": "first"}},
+        ),
+        check_cell("lost", "checks.softargmax(softargmax)"),
+        new_code_cell("def attention(q, k, v):\n    return half(q)"),
+        check_cell("helper", "checks.attention(attention)"),
+        new_code_cell("def scores(*inputs):\n    import nowhere.else_\n    return inputs"),
+        check_cell("inside", "checks.score_scale(scores)"),
+    ]
+    nb = executed(cells, tmp_path)
+    sentence = "`nowhere` is not installed where notebooks are graded, and was not handed in with this one."
+    for cell in nb.cells[1:3]:
+        assert cell.outputs[0].text.startswith(sentence)
+    flags = [(one["cell"], one["words"]) for one in nb.metadata.attncourse["flags"]]
+    lost = "code cell 2 ended at nowhere, which is not there in grading"
+    assert flags[0][0] == "first"
+    assert flags[0][1].startswith(f"stopped early: {sentence}")
+    assert [cell for cell, words in flags if lost in words] == ["lost", "helper"]
+    assert ("inside", "needs `nowhere`, which is not installed where notebooks are graded") in flags
+
+
 def test_a_function_outside_can_be_asked_from_many_threads(tmp_path):
     many = (
         "from concurrent.futures import ThreadPoolExecutor\ndef attention(q, k, v):\n"
@@ -738,6 +765,11 @@ def test_a_function_elsewhere_is_that_function_gradients_included():
         ("f", ([0.0] * 10**5,), "too large"),
         ("f", ([0] * 1001,), "too large"),
         ("f", ("x",), "TypeError"),
+        # Each is small, and all together make 600 times 600 times 600 numbers.
+        ("f", (torch.zeros(600, 1, 1, 1, 1), torch.zeros(600, 1, 1, 1), torch.zeros(600, 1, 1)), "too large"),
+        ("f", ([torch.zeros(9, 1, 1, 600, 1)], torch.zeros(4, 1, 2, 1)), "too large"),
+        # Without a number, and with as many scores as rows times rows.
+        ("f", (torch.zeros(9000, 0), torch.zeros(9000, 0)), "too large"),
     ],
 )
 def test_the_pipe_is_bounded(name, inputs, words):
@@ -746,7 +778,13 @@ def test_the_pipe_is_bounded(name, inputs, words):
 
 
 @pytest.mark.parametrize(
-    "inputs", [(torch.zeros(3, 32, 32), np.int64(4)), (torch.zeros(60, 64), np.float32(2))]
+    "inputs",
+    [
+        (torch.zeros(3, 32, 32), np.int64(4)),
+        (torch.zeros(60, 64), np.float32(2)),
+        (torch.zeros(2, 0, 3), np.float32(2)),
+        (torch.zeros(()), np.float32(2)),
+    ],
 )
 def test_what_a_student_would_try_fits_through_the_pipe(inputs):
     value, number = asked(Pipe({"f": lambda x, n: (2 * x, n)}), "f", *inputs)
@@ -1236,3 +1274,27 @@ def test_a_folder_that_is_hidden_is_told_of(tmp_path):
         "is not graded: a name that begins with a dot is hidden",
         True,
     )
+
+
+def test_names_that_pages_and_scripts_could_misread_are_told_of(tmp_path):
+    bad = ["<img src=x onerror=alert(1)>", "a & b", 'eve";x="', "back\\slash"]
+    for student in ("Sinéad O'Brien", "ada", *bad):
+        (tmp_path / student / "unit").mkdir(parents=True)
+        (tmp_path / student / "unit" / "unit.ipynb").touch()
+    submissions, problems = look_through(tmp_path, ["unit"], ["unit"])
+    assert [one.student for one in submissions] == ["Sinéad O'Brien", "ada"]
+    told = {one.place.rpartition("/")[2]: one for one in problems}
+    assert set(told) == set(bad)
+    assert all(one.ungraded for one in problems)
+    assert 'is not graded: the name holds one of < > " & \\; rename the folder' in told["a & b"].words
+
+
+def test_settings_beside_a_notebook_are_told_of(tmp_path):
+    folder = tmp_path / "ada" / "unit"
+    (folder / "jupyter_server_config.d").mkdir(parents=True)
+    for name in ("unit.ipynb", "helper.py", "nbgrader_config.py", "jupyter_server_config.d/mine.json"):
+        (folder / name).touch()
+    submissions, problems = look_through(tmp_path, ["unit"], ["unit"])
+    assert len(submissions) == 1
+    assert [one.place.rpartition("/")[2] for one in problems] == ["mine.json", "nbgrader_config.py"]
+    assert all("settings" in one.words and not one.ungraded for one in problems)

@@ -15,7 +15,7 @@ import sys
 import time
 from html import unescape
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import nbformat
 import pytest
@@ -188,6 +188,27 @@ c.Autograde.autograde_preprocessors = [
 """
 
 
+# A script of its own, the end of a text in a script, with and without quotation marks, and a tag.
+NAMES = [
+    "</script><script>ran(201)</script>",
+    '";ran(202);"',
+    "\\",
+    ";ran(203);//",
+    "<img src=x onerror=ran(204)>",
+    "Sinéad O'Brien",
+]
+
+
+# Each is to lie over the points above it, and over all fields, if it can.
+COVERS = [
+    "float:right;margin-top:-140px;margin-right:-8px;width:480px;height:60px",
+    "float:left;margin-top:-2000px;margin-left:-300px;width:3000px;height:4000px",
+    "float:left;width:9000px;height:300px;padding:99px;border:99px solid",
+    "margin:calc(-1px * 500);width:2000px;height:900px;background-color:white",
+    "margin-top:-1e3px;line-height:2000px;font-size:900px",
+]
+
+
 def hostile():
     """A notebook with all the ways, and ordinary things beside them."""
     notebook = answered(essay=ORDINARY)
@@ -200,6 +221,10 @@ def hostile():
             drawing = svg(f"<script>{run(number)}</script>")
             cell.attachments = {"x.png": {"image/svg+xml": base64.b64encode(drawing.encode()).decode()}}
         notebook.cells.append(cell)
+    covers = [f'<a href="https://example.org/" style="{style}">cover</a>' for style in COVERS]
+    # Below a check, and in an output above one.
+    notebook.cells[2:2] = [new_markdown_cell(cover) for cover in covers]
+    notebook.cells[1:1] = [new_code_cell(json.dumps({"text/html": cover})) for cover in covers]
     for bundle in (
         {"image/png": PNG, "text/plain": "<Figure>"},
         {"text/html": TABLE},
@@ -217,13 +242,17 @@ def course(tmp_path_factory):
     submitted = folder / "submitted" / "ada" / UNIT
     submitted.mkdir(parents=True)
     nbformat.write(hostile(), submitted / f"{UNIT}.ipynb")
-    for name in ("evil.html", "evil.svg", "evil.xhtml", "helper.py"):
+    for name in ("evil.html", "evil.svg", "evil.xhtml", "helper.py", "jupyter_config.py"):
         (submitted / name).write_text("<script>ran(0)</script>")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(str(Path(__file__).parent))
         patch.setattr(command, "on_this_machine", one_by_one)
         assert main(["--workers", "1"]) == 0
+    # Grading would not take these, but whoever asks for a page may name anybody.
+    with gradebook_of(folder) as gradebook:
+        for name in NAMES:
+            gradebook.add_student(name, first_name=name, last_name=name)
     return folder
 
 
@@ -232,6 +261,8 @@ def formgrader(course, tmp_path_factory):
     """The address of the submission's page in the formgrader, of a Jupyter server of its own."""
     own = tmp_path_factory.mktemp("server")
     paths = {f"JUPYTER_{name}_DIR": str(own / name) for name in ("CONFIG", "RUNTIME")}
+    # What installing the course puts beside nbgrader's own.
+    paths["JUPYTER_CONFIG_PATH"] = str(ROOT / "attncourse" / "grading")
     start = [
         sys.executable,
         "-m",
@@ -242,6 +273,11 @@ def formgrader(course, tmp_path_factory):
         "--ServerApp.port=0",
     ]
     start += ["--IdentityProvider.token=", "--ServerApp.log_level=ERROR"]
+    # What takes its time to load and has no part in this.
+    others = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook", "notebook_shim")
+    switched_off = {"ServerApp": {"jpserver_extensions": dict.fromkeys(others, False)}}
+    (own / "CONFIG" / "jupyter_server_config.d").mkdir(parents=True)
+    (own / "CONFIG" / "jupyter_server_config.d" / "others.json").write_text(json.dumps(switched_off))
     with open(own / "log.txt", "w") as log:
         server = subprocess.Popen(
             start, cwd=course, env=environment(**paths), stdout=log, stderr=log, start_new_session=True
@@ -249,7 +285,7 @@ def formgrader(course, tmp_path_factory):
     with gradebook_of(course) as gradebook:
         submission = gradebook.find_submission_notebook(UNIT, UNIT, "ada").id
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300
         while not (running := list((own / "RUNTIME").glob("jpserver-*.json"))):
             assert server.poll() is None, (own / "log.txt").read_text()
             assert time.monotonic() < deadline, (own / "log.txt").read_text()
@@ -314,7 +350,7 @@ def test_the_ways_are_ways(page):
     Outputs().preprocess(notebook, {})
     pages = {}
     for number, _, _ in ways():
-        single = new_notebook(cells=[notebook.cells[4 + number]])
+        single = new_notebook(cells=[notebook.cells[4 + 2 * len(COVERS) + number]])
         pages[f"/{number}"] = by_nbconvert(single)
     pages["/"] = "".join(f"<iframe src=/{number}></iframe>" for number, _, _ in ways())
     page.route("**", lambda route: serve(route, pages))
@@ -330,6 +366,46 @@ def test_the_ways_are_ways(page):
 def serve(route, pages):
     path = urlsplit(route.request.url).path
     route.fulfill(body=pages.get(path, ""), status=200 if path in pages else 404, content_type="text/html")
+
+
+FIELDS = (
+    ".scoring-buttons button, input.score, input.extra-credit, textarea.comment, .nbgrader-label, td, summary"
+)
+WHO_IS_SEEN = """fields => fields.filter(field => {
+    field.scrollIntoView({block: "center"});
+    const box = field.getBoundingClientRect();
+    const seen = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    return box.width && !field.contains(seen);
+}).map(field => field.outerHTML)"""
+
+
+def test_nothing_covers_the_marks_in_the_formgrader(page, formgrader):
+    page.goto(formgrader)
+    page.locator("input.score").first.wait_for()
+    assert page.locator("#notebook a", has_text="cover").count() == 2 * len(COVERS)
+    assert page.locator(FIELDS).evaluate_all(WHO_IS_SEEN) == []
+
+
+def test_what_stands_in_a_cell_stays_in_it(page, formgrader):
+    """Whatever cleaning may let through."""
+    page.goto(formgrader)
+    page.locator("input.score").first.wait_for()
+    links = page.locator("#notebook a", has_text="cover")
+    for style in (*COVERS, "position:fixed;inset:0", "position:absolute;top:-500px;width:900px;height:900px"):
+        links.evaluate_all("(all, style) => all.forEach(one => one.style = style)", style)
+        assert page.locator(FIELDS).evaluate_all(WHO_IS_SEEN) == []
+
+
+def test_nothing_covers_the_marks_in_the_feedback(page, course):
+    page.goto(f"file://{course}/feedback/ada/{UNIT}/{UNIT}.html")
+    links = page.locator("#notebook a", has_text="cover")
+    fields = page.locator("td, summary, section > p, h2")
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    assert links.count() == 2 * len(COVERS)
+    assert fields.evaluate_all(WHO_IS_SEEN) == []
+    for style in (*COVERS, "position:fixed;inset:0"):
+        links.evaluate_all("(all, style) => all.forEach(one => one.style = style)", style)
+        assert fields.evaluate_all(WHO_IS_SEEN) == []
 
 
 def test_nothing_runs_in_the_formgrader(page, formgrader, course):
@@ -361,10 +437,69 @@ def test_nothing_runs_in_the_formgrader(page, formgrader, course):
     }""")
     page.wait_for_timeout(300)
     assert page.ran == set()
-    for name in ("evil.html", "evil.svg", "evil.xhtml", "evil.html.txt", "evil.svg.txt", "evil.xhtml.txt"):
+    names = [f"evil.{kind}{end}" for kind in ("html", "svg", "xhtml") for end in ("", ".txt")]
+    for name in (*names, "jupyter_config.py", "jupyter_config.py.txt"):
         answer = page.request.get(f"{formgrader}{name}")
         assert answer.status == (200 if name.endswith(".txt") else 404)
         assert answer.status == 404 or answer.headers["content-type"].startswith("text/plain")
+        assert "script-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_no_name_runs_in_the_formgraders_lists(page, formgrader):
+    root = formgrader.partition("/submissions")[0]
+    script, quotation, backslash, ran, tag, honest = (quote(name, safe="") for name in NAMES)
+    places = ["manage_assignments", f"manage_submissions/{UNIT}", "manage_students", "gradebook"]
+    places += [f"gradebook/{UNIT}", f"gradebook/{UNIT}/{UNIT}", f"manage_students/ada/{UNIT}"]
+    names = [f"manage_students/{name}" for name in (script, quotation, backslash, tag, honest)]
+    names += [f"manage_submissions/{script}", f"gradebook/{quotation}", f"gradebook/{backslash}/{ran}"]
+    names += [f"manage_students/{backslash}/{ran}", f"manage_students/{honest}/{UNIT}"]
+    for place in places + names:
+        answer = page.goto(f"{root}/{place}")
+        if place in places:
+            page.locator("#main-table", has_text="Loading, please wait").wait_for(state="detached")
+        assert (place, page.ran) == (place, set())
+        assert "script-src 'nonce-" in answer.headers["content-security-policy"]
+        assert [words for words in page.refused if "Security" in words] == []
+
+
+def test_the_formgraders_lists_work(page, formgrader):
+    root = formgrader.partition("/submissions")[0]
+    page.goto(f"{root}/manage_students")
+    listed = page.locator("td.name a")
+    page.get_by_text("ada", exact=True).first.wait_for()
+    # Nobody has told the gradebook ada's other names.
+    assert set(listed.all_text_contents()) == {"None, None", *(f"{name}, {name}" for name in NAMES)}
+    page.locator("td.edit a").first.click()
+    page.locator(".modal.in input.modal-first-name").wait_for()
+    page.goto(f"{root}/manage_students")
+    page.get_by_text("Add new student").click()
+    page.locator(".modal.in h4", has_text="Add New Student").wait_for()
+    page.goto(f"{root}/manage_students")
+    page.get_by_text("O'Brien, Sin").click()
+    page.locator("li.active", has_text="Sinéad O'Brien").wait_for()
+    page.goto(f"{root}/gradebook/{UNIT}/{UNIT}")
+    page.locator("td.name").first.wait_for()
+    page.locator("#toggle_names").click()
+    page.get_by_text("ada", exact=True).first.wait_for()
+    page.goto(f"{root}/manage_assignments")
+    page.get_by_text("Add new assignment").click()
+    page.locator(".modal.in input.name").wait_for()
+    assert [words for words in page.refused if "Security" in words] == []
+
+
+def test_the_formgrader_opens_no_other_folder(page, formgrader, course):
+    """nbgrader would run what lies there as its configuration."""
+    root = formgrader.partition("/submissions")[0]
+    handed_in = course / "submitted" / "ada" / UNIT
+    ran = course.parent / "the-configuration-ran"
+    (handed_in / "nbgrader_config.py").write_text(f"open({str(ran)!r}, 'w')")
+    for path in (f"submitted/ada/{UNIT}", str(handed_in), "autograded", "..", "/"):
+        assert page.request.get(f"{root}?path={quote(path)}").status == 403
+    assert not ran.exists()
+    for path in ("", "?path=", "?path=.", f"?path={quote(str(course))}"):
+        assert page.request.get(f"{root}{path}").url == f"{root}/manage_assignments"
+    assert page.request.get(f"{root}/nothing").status == 404
+    assert page.request.get(f"{root}/api/assignments").json()[0]["name"] == UNIT
 
 
 def test_nothing_runs_in_the_feedback(page, course):
@@ -467,10 +602,86 @@ def test_nothing_that_takes_too_long_to_clean_stays():
         ("<b class='full-credit highlight'>x</b>", '<b class="highlight">x</b>'),
         ("<b id='check_add'>x</b>", '<b id="submission-check_add">x</b>'),
         ("<p style='position:fixed;background:url(x)'>x</p>", '<p style="">x</p>'),
+        ("<p style='color:red;margin-top:-9px;margin:0 -.5em'>x</p>", '<p style="color:red">x</p>'),
+        ("<p style='width:calc(0px - 9px);margin:\\2d 9px;padding:/**/-9px'>x</p>", '<p style="">x</p>'),
+        ("<p style='width:99999px;height:1e9px;line-height:.5e9'>x</p>", '<p style="">x</p>'),
+        ("<p style='font-family:\"a;margin-top:-9px;b\";width:9px'>x</p>", "width:9px"),
     ],
 )
 def test_nothing_is_fetched_covered_or_controlled(given, kept):
-    assert clean_html(given) == kept
+    if kept.startswith("<"):
+        assert clean_html(given) == kept
+    else:
+        assert kept in clean_html(given)
+        assert "margin" not in clean_html(given)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://localhost:8888/formgrader?path=submitted/ada/sums",
+        "HTTP://LOCALHOST.",
+        "http://127.0.0.1/",
+        "http://127.1",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://[::1]:8888/",
+        "http://[::ffff:127.0.0.1]/",
+        "https://hub/",
+        "http:localhost",
+        "http:/\\localhost",
+        "https:///localhost",
+        "//localhost/",
+        "http://example.org@localhost/",
+        "http://example.org:80@localhost/",
+        "http://example.org\\@localhost/",
+        "http://ada.localhost/",
+        "http://printer.local",
+        "http://ｌocalhost.ｅxample/",
+        "../../../formgrader?path=submitted/ada/sums",
+        "../../../logout",
+        "../../book/../../logout",
+        "book/%2e%2e/%2e%2e/logout",
+    ],
+)
+def test_a_link_to_a_server_of_the_reader_is_text(address):
+    for text in (f"[words]({address})", f'<a href="{address}">words</a>', f"![words]({address})"):
+        assert "href" not in markdown2html({}, text)
+        assert "href" not in markdown2html({}, clean_markdown(text))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://en.wikipedia.org/wiki/Attention_(machine_learning)",
+        "http://example.org:8080/a?b=c#d",
+        "https://EXAMPLE.org",
+        "https://localhost.example.org/",
+        "mailto:ada@example.org",
+        "../../book/masking.md#patterns",
+        "../../book/masking.html",
+        "pictures/mine.png",
+    ],
+)
+def test_honest_links_stay(address):
+    text = f"[words](<{address}>)"
+    assert clean_markdown(text) == text
+    assert f'href="{address}"' in markdown2html({}, text)
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        "color:#1e2e3e;background-color:#123456",
+        "color:rgba(1, 2, 3, 0.5)",
+        "width:33.333333%",
+        "margin-left:1.5em;float:right",
+        "font-family:sans-serif;border:1px solid",
+    ],
+)
+def test_honest_styles_stay(style):
+    text = f'<div style="{style}">x</div>'
+    assert clean_markdown(text) == text
 
 
 DEEP = {
@@ -517,7 +728,25 @@ def test_drawings_are_cleaned():
     assert clean_svg("<!DOCTYPE x [<!ENTITY a 'b'>]>" + svg("&a;")) is None
 
 
-@pytest.mark.parametrize("name", ["a.py", "data.csv", "x.npy", "picture.png", "folder/notes.txt", "README"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nbgrader_config.py",
+        "jupyter_server_config.json",
+        "Jupyter_Config.py",
+        "ipython_kernel_config.py",
+        "jupyter_server_config.d/mine.json",
+        "folder/nbgrader_config.py",
+    ],
+)
+def test_settings_are_text(name):
+    assert file_name(name) == f"{name}.txt"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.py", "config.py", "my_jupyter.py", "data.csv", "x.npy", "picture.png", "folder/notes.txt", "README"],
+)
 def test_harmless_files_keep_their_names(name):
     assert file_name(name) == name
     assert file_name(f"{name}.html") == f"{name}.html.txt"

@@ -19,7 +19,7 @@ from attncourse.grading.job import Graded, Job, NotGraded
 from attncourse.grading.platforms import Sender, attempt, read_time, sender
 from attncourse.grading.roster import Person, Roster
 from attncourse.grading.rules import Unusable
-from attncourse.grading.submitted import digest
+from attncourse.grading.submitted import digest, unfit_for_a_name
 
 DESCRIPTION = """\
 Copy the notebooks that a learning platform delivers into submitted/. A PATH is a
@@ -151,6 +151,8 @@ class Collection:
         plain = "-".join(name.split())
         if not plain or plain.startswith(".") or "/" in plain:
             raise LookupError(f"is of {name!r}, which cannot be the name of a folder")
+        if unfit := unfit_for_a_name(plain):
+            raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")
         return Person(plain)
 
     def _handed_in(self, found: Found, who: Sender, person: Person) -> datetime.datetime | None:

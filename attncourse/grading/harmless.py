@@ -5,10 +5,15 @@ what turns the order of letters round, or what a spreadsheet takes for a formula
 """
 
 import re
+import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
 # Characters of a remark that are kept. Longer than any that the course makes itself.
 LONGEST_REMARK = 400
+
+# Marks on one letter, such as accents; more lie over the lines above and below.
+MOST_MARKS = 4
 
 # They join and part letters in Persian, in Indian scripts and in emoji: part of honest names.
 _JOINERS = "\u200c\u200d"
@@ -27,14 +32,26 @@ def one_line(text: str, most: int | None = None) -> str:
         How many characters to keep, if not all.
     """
     kept = text if most is None else text[: most + 1]  # none becomes shorter
-    shown = "".join(map(_visible, kept))
+    shown = "".join(_visible(character) if few else _spelt(character) for character, few in _marked(kept))
     return shown if most is None or len(shown) <= most else f"{shown[: most - 2]} …"
 
 
 def _visible(character: str) -> str:
     if character.isprintable() or character in _JOINERS:
         return character
-    return " " if character.isspace() else character.encode("unicode_escape").decode()
+    return " " if character.isspace() else _spelt(character)
+
+
+def _spelt(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _marked(text: str) -> Iterator[tuple[str, bool]]:
+    """Each character, and whether it is no mark above or below a letter that has enough of them."""
+    marks = 0
+    for character in text:
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        yield character, marks <= MOST_MARKS
 
 
 def csv_cell(value: Any) -> Any:

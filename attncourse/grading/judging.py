@@ -144,10 +144,10 @@ class Execute(preprocessors.Execute):
             self.log.exception("The kernel could not be understood")
             self._stop("The Python process sent what could not be understood.")
         for place, output in enumerate(cell.outputs):
-            if output.output_type == "error" and (absent := _absent(output)) and not is_grade(cell):
-                words = str(NotInGrading(absent))
+            name, words = ("", "") if output.output_type != "error" or is_grade(cell) else _absent(output)
+            if name:
                 cell.outputs[place] = new_output("stream", text=f"{words}\n")
-                self._short.append(f"code cell {index + 1} ended at {absent}, which is not there in grading")
+                self._short.append(f"code cell {index + 1} ended at {name}, which is not there in grading")
                 if is_solution(cell):
                     flag(self.nb, cell.metadata.nbgrader.grade_id, f"stopped early: {words}")
             elif output.output_type == "error":
@@ -315,8 +315,12 @@ class Execute(preprocessors.Execute):
         answers = wire.reply(text, nonce, len(cases))
         if len(answers) < len(cases) and answers[-1].failure is None:
             raise wire.Malformed("text is not the answers to all cases")
-        if self._short and any(one.failure and one.failure.kind == "missing" for one in answers):
+        failures = [one.failure for one in answers if one.failure]
+        if self._short and any(one.kind == "missing" or one.name == "NameError" for one in failures):
             flag(self.nb, cell, f"a name is missing that may have been lost: {'; '.join(self._short)}")
+        for one in failures:
+            if one.name == "ModuleNotFoundError" and (package := _not_installed(one.text)):
+                flag(self.nb, cell, f"needs `{package}`, which is not installed where notebooks are graded")
         return answers
 
     def _read(self, name: str, index: int, task: Task, answer: str, verdict: Verdict) -> Verdict:
@@ -468,10 +472,24 @@ def outputs(verdicts: list[Verdict], points: float) -> list[Any]:
     return shown
 
 
-def _absent(error: Any) -> str:
-    """What was used that is not there in grading, by its name in the course; empty for any other error."""
-    found = re.match(r"`((?:attncourse|checks)(?:\.\w{1,40}){1,4})` is not there", str(error.evalue))
-    return found[1] if error.ename == NotInGrading.__name__ and found else ""
+def _absent(error: Any) -> tuple[str, str]:
+    """What was used that is not there in grading, by its name, and a sentence on it; or nothing."""
+    words = str(error.evalue)
+    ours = re.match(r"`((?:attncourse|checks)(?:\.\w{1,40}){1,4})` is not there", words)
+    if error.ename == NotInGrading.__name__ and ours:
+        return ours[1], str(NotInGrading(ours[1]))
+    if error.ename == ModuleNotFoundError.__name__ and (package := _not_installed(words)):
+        return package, (
+            f"`{package}` is not installed where notebooks are graded, and was not handed in with this one. "
+            "This cell ended there; what stands below in it is missing."
+        )
+    return "", ""
+
+
+def _not_installed(words: str) -> str:
+    """The module that Python's message says it has not found."""
+    found = re.search(r"No module named '([\w.]{1,60})'", words)
+    return found[1] if found else ""
 
 
 def _failed_check(verdicts: list[Verdict]) -> Any:

@@ -4,7 +4,9 @@ A question names a function and brings plain data; plain data goes back. Which f
 judge's decision, for each task anew.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -18,7 +20,7 @@ from attncourse.probe.wire import Malformed, decode, encode, holds_program
 # computed from a tensor are the scores of all rows of numbers with each other.
 MOST_QUESTIONS = 1000  # for each function
 MOST_CHARACTERS = 2**19
-MOST_SCORES = 2**22  # the numbers of one tensor, times its largest size
+MOST_SCORES = 2**22  # the numbers of one tensor, times its largest size; and the scores of all tensors
 MOST_LEAVES = 1000  # tensors, numbers and words among the arguments
 MOST_DERIVATIVES = 2**18  # of one tensor by another
 LARGEST_NUMBER = 2**10  # of positions, say
@@ -48,7 +50,7 @@ class Pipe:
             asked = decode(question)
             compute = _derivatives if asked.get("derivatives") else _value
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
-            if len(leaves) > MOST_LEAVES or holds_program(leaves) or not all(map(_is_small, leaves)):
+            if len(leaves) > MOST_LEAVES or holds_program(leaves) or not _are_small(leaves):
                 return _nothing("its arguments are too large, or no plain data")
             return encode({"value": compute(self.functions[asked["name"]], leaves, form)})
         except (Malformed, LookupError):
@@ -59,6 +61,20 @@ class Pipe:
 
 def _nothing(words: str) -> str:
     return encode({"error": words})
+
+
+def _are_small(leaves: list[Any]) -> bool:
+    """Whether each argument is small, and what comes of all of them together.
+
+    Tensors that are small by themselves make a large one where each is repeated along the sizes of the
+    others; and rows without numbers have scores with each other, too.
+    """
+    if not all(map(_is_small, leaves)):
+        return False
+    shapes = [leaf.shape for leaf in leaves if isinstance(leaf, Tensor)]
+    # From the last size to the first, as shapes are put side by side.
+    sizes = [max(1, *of) for of in zip_longest(*map(reversed, shapes), fillvalue=1)]
+    return math.prod(sizes[2:]) * max(sizes[:2], default=1) ** 2 <= MOST_SCORES
 
 
 def _is_small(leaf: Any) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attncourse.grading.rules import Unusable
+from attncourse.grading.submitted import unfit_for_a_name
 from attncourse.grading.tables import Table
 
 # Of each platform's table, the columns that name a person, the most lasting first: the first that is
@@ -119,7 +120,7 @@ class Roster:
                 continue
             known = ids.get(found.email.casefold(), found.id)
             found = replace(found, id=known)
-            if "/" in found.id or found.id.startswith(".") or "\\" in found.id:
+            if "/" in found.id or found.id.startswith(".") or unfit_for_a_name(found.id):
                 raise Unusable(f"{path}, line {line}: {found.id!r} cannot be the name of a folder")
             if found.id in people:
                 raise Unusable(f"{path}, line {line}: {found.id!r} is in line {lines[found.id]}, too")

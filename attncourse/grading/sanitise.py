@@ -10,7 +10,6 @@ Markdown, and harmless as such, is HTML only then. `with_policy` forbids all oth
 import base64
 import binascii
 import functools
-import hashlib
 import html
 import mimetypes
 import re
@@ -37,9 +36,10 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_locked
 from traitlets import Integer
 
-from attncourse.grading import repair
+from attncourse.grading import policy, repair
 from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.repair import flag
+from attncourse.grading.submitted import are_settings
 
 # --- HTML ---
 
@@ -66,6 +66,13 @@ _STYLES |= {
 }
 _STYLES |= {f"border{of}" for of in ("", "-top", "-right", "-bottom", "-left", "-color", "-style", "-width")}
 _STYLES |= {"border-collapse", "border-spacing", "border-radius"}
+# What could cover what stands beside it, or push it away: negative lengths, calculated ones (brackets are for
+# colours), those of five digits, and what is written in another way than it is read.
+_UNFIT = re.compile(
+    r"(^|[^\w#-])-[\d.]|(?<!rgb)(?<!rgba)(?<!hsl)(?<!hsla)\(|\\|/\*"
+    r"|(?<![\w#.])\d{5}|(?<![\w#.-])\d*\.?\d+e[+-]?\d",
+    re.IGNORECASE,
+)
 
 # Classes that nbconvert and pandas give; others could be those of the formgrader's buttons.
 _CLASSES = re.compile(
@@ -74,9 +81,14 @@ _CLASSES = re.compile(
 # Beside the page there is only what was handed in, and nothing above it: no address of the server's.
 _BESIDE = re.compile(r"(?!.*\.\.)[\w.][\w ./-]*")
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
-# A link may lead up to the chapters; who follows it has clicked.
-_RELATIVE = re.compile(r"[\w.][\w ./#-]*")
-_LINK = re.compile(r"(https?://|mailto:).*", re.IGNORECASE | re.DOTALL)
+# A link may lead up to the chapters, and nowhere else above.
+_RELATIVE = re.compile(r"((\.\./)*book/)?(?!.*\.\.)[\w.][\w ./#-]*")
+# A link with an address leads to a machine that has a name on the internet: a number, or a name without a
+# dot, could be a server of whoever reads the page.
+_LINK = re.compile(
+    r"https?://([a-z0-9-]+\.)+(?!(localhost|local|internal)\b)[a-z][a-z0-9-]*\.?(:\d+)?([/?#].*)?|mailto:.*",
+    re.IGNORECASE | re.DOTALL | re.ASCII,
+)
 _OURS = "submission-"  # what a submission calls a part of the page gets this before its name
 
 
@@ -91,6 +103,8 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
             return _OURS + value.removeprefix(_OURS)
         case "href":
             return value if _LINK.fullmatch(value) or _RELATIVE.fullmatch(unquote(value)) else None
+        case "style":
+            return ";".join(part for part in value.split(";") if not _UNFIT.search(part))
         case "src":
             return value if _PICTURE.fullmatch(value) or _BESIDE.fullmatch(unquote(value)) else None
     return value
@@ -483,8 +497,11 @@ def file_name(place: str) -> str:
     """The name that a file handed in may have beside the notebook.
 
     The formgrader hands out what lies there with the rights of its own pages, and a link is enough
-    to open it. What a browser would run as a page is text, by its name.
+    to open it. What a browser would run as a page is text, by its name; so is what Jupyter would take for
+    settings.
     """
+    if are_settings(place):
+        return f"{place}.txt"
     kind, _ = mimetypes.guess_type(PurePosixPath(place).name)
     return place if kind is None or kind in _HARMLESS_FILES else f"{place}.txt"
 
@@ -513,25 +530,14 @@ def with_policy(environment: Environment, head: str) -> str:
     formgrader = "/formgrader/static/" in head
     elsewhere = r"<script[^>]*(?:src=\"(?:https?:)?//|text/x-mathjax-config)" if formgrader else "<script"
     head = re.sub(elsewhere + "[^>]*>.*?</script>", "", head, flags=re.DOTALL)
-    policy = "default-src 'none'; base-uri 'none'; form-action 'none'"
     if not formgrader:
-        policy += "; style-src 'unsafe-inline'; img-src data:"
+        allowed = f"{policy.NOTHING}; style-src 'unsafe-inline'; img-src data:"
     else:
         nonce = secrets.token_urlsafe()
-        head = head.replace("<script", f'<script nonce="{nonce}"')
+        head = policy.with_nonce(nonce, head)
         assert environment.loader is not None
         macros = environment.loader.get_source(environment, "formgrade_macros.html.j2")[0]
-        allowed = re.findall(r"<script[^>]*>(.+?)</script>", macros, flags=re.DOTALL)
-        allowed += re.findall(r'\son\w+="([^"]*)"', macros)
-        hashes = " ".join(f"'sha256-{_sha256(text)}'" for text in allowed if "{{" not in text)
-        policy += (
-            "; style-src 'unsafe-inline' 'self'; img-src data: 'self'; font-src 'self'; connect-src 'self'"
-        )
-        policy += f"; script-src 'nonce-{nonce}' 'unsafe-hashes' {hashes}"
+        allowed = policy.formgrader(nonce, macros)
     return head.replace(
-        "<head>", f'<head>\n<meta http-equiv="Content-Security-Policy" content="{policy}">', 1
+        "<head>", f'<head>\n<meta http-equiv="Content-Security-Policy" content="{allowed}">', 1
     )
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -2,12 +2,16 @@
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from attncourse.grading.job import Files, NotGraded
+
+# What begins a tag or ends a text in HTML and JavaScript. O'Brien keeps the apostrophe, which pages escape.
+OF_MARKUP = '<>"&\\'
 
 
 @dataclass(frozen=True, order=True)
@@ -125,8 +129,8 @@ def look_through(
         if not student.is_dir():
             problems.append(_stray(student, "<student>/<unit>/<unit>.ipynb"))
             continue
-        if not _storable(student.name):
-            problems.append(Problem(shown(student), "is not graded: the name is not text in UTF-8"))
+        if unfit := unfit_for_a_name(student.name):
+            problems.append(Problem(shown(student), f"is not graded: the name {unfit}; rename the folder"))
             continue
         inside = _visible(student)
         if not inside:
@@ -144,6 +148,11 @@ def look_through(
                 if os.path.lexists(submission.notebook):
                     submissions.append(submission)
                     problems += [
+                        Problem(shown(path), "is a file of settings: it stays without effect", False)
+                        for path in sorted(folder.rglob("*"))
+                        if path.is_file() and are_settings(path.relative_to(folder).as_posix())
+                    ]
+                    problems += [
                         Problem(shown(folder / other), "lies beside the notebook and is not graded", False)
                         for other in others
                     ]
@@ -153,17 +162,27 @@ def look_through(
     return sorted(submissions), problems
 
 
+# A server, a kernel or nbgrader that is started beside one reads it, and most are Python.
+_SETTINGS = re.compile(r"(nbgrader|jupyter|ipython)\w*config.*", re.IGNORECASE)
+
+
+def are_settings(place: str) -> bool:
+    """Whether a file of this place, handed in, would be read as settings of Jupyter's or nbgrader's."""
+    return any(map(_SETTINGS.fullmatch, PurePosixPath(place).parts))
+
+
 def shown(path: Path) -> str:
     """A path as the instructor knows it: from the current folder, and printable."""
     return os.path.relpath(path).encode("utf-8", "replace").decode()
 
 
-def _storable(name: str) -> bool:
+def unfit_for_a_name(name: str) -> str:
+    """Why nobody can be called so in the gradebook, in words that continue the name; empty if anybody can."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return "is not text in UTF-8"
+    return f"holds one of {' '.join(OF_MARKUP)}" if set(OF_MARKUP) & set(name) else ""
 
 
 def _visible(folder: Path) -> list[Path]:
