@@ -482,7 +482,7 @@ def test_the_formgraders_lists_work(page, formgrader):
     page.locator("#toggle_names").click()
     page.get_by_text("ada", exact=True).first.wait_for()
     page.goto(f"{root}/manage_assignments")
-    page.get_by_text("Add new assignment").click()
+    page.get_by_role("link", name="Add new assignment...").click()
     page.locator(".modal.in input.name").wait_for()
     assert [words for words in page.refused if "Security" in words] == []
 
