@@ -80,6 +80,22 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(-3, -2).flatten(-2)
 
 
+def repeat_heads(x: Tensor, group: int) -> Tensor:
+    """Give every head of a group the keys or the values that the group shares.
+
+    Parameters
+    ----------
+    x : Tensor, shape (..., heads, positions, head_dim)
+    group : int
+        How many neighbouring heads share one; with 1 nothing is done.
+
+    Returns
+    -------
+    Tensor, shape (..., heads * group, positions, head_dim)
+    """
+    return x if group == 1 else x.repeat_interleave(group, -3)
+
+
 class MultiHeadAttention(nn.Module):
     r"""Attend in several ways at once, and mix what the ways have found.
 
@@ -108,29 +124,36 @@ class MultiHeadAttention(nn.Module):
     batch_first : bool
         False expects inputs of shape (positions, batch, features), and gives the output
         in that form, as ``nn.MultiheadAttention`` does unless told otherwise.
+    num_key_value_heads : int, optional
+        How many matrices there are for keys, and how many for values; num_heads if not
+        given. With fewer, each serves a group of num_heads / num_key_value_heads
+        neighbouring heads: grouped queries, or multi-query attention if there is one.
 
     Notes
     -----
     The layer learns
 
     - ``W_Q`` (num_heads, model_dim, key_dim),
-    - ``W_K`` (num_heads, key_input_dim, key_dim),
-    - ``W_V`` (num_heads, value_input_dim, value_dim),
+    - ``W_K`` (num_key_value_heads, key_input_dim, key_dim),
+    - ``W_V`` (num_key_value_heads, value_input_dim, value_dim),
     - ``W_O`` (num_heads * value_dim, model_dim), whose rows from h * value_dim to
       (h + 1) * value_dim belong to head h,
-    - with `bias`, ``b_Q`` and ``b_K`` (num_heads, key_dim), ``b_V`` (num_heads, value_dim)
+    - with `bias`, ``b_Q`` (num_heads, key_dim), ``b_K`` and ``b_V`` (num_key_value_heads, ...)
       and ``b_O`` (model_dim,).
 
     Raises
     ------
     ValueError
-        If a size is not positive, `dropout_p` is not a probability, or `key_dim` or
-        `value_dim` is not given and num_heads does not divide model_dim.
+        If a size is not positive, `dropout_p` is not a probability, `key_dim` or
+        `value_dim` is not given and num_heads does not divide model_dim, or
+        num_key_value_heads does not divide num_heads.
 
     References
     ----------
     F. Fleuret, *The Little Book of Deep Learning*, section 4.8.
     Vaswani et al., *Attention is all you need*, 2017, section 3.2.2.
+    Ainslie et al., *GQA: training generalized multi-query Transformer models from multi-head
+    checkpoints*, 2023.
     """
 
     def __init__(
@@ -145,6 +168,7 @@ class MultiHeadAttention(nn.Module):
         key_input_dim: int | None = None,
         value_input_dim: int | None = None,
         batch_first: bool = True,
+        num_key_value_heads: int | None = None,
     ) -> None:
         super().__init__()
         _require_positive("model_dim", model_dim)
@@ -164,16 +188,23 @@ class MultiHeadAttention(nn.Module):
         self.value_input_dim = model_dim if value_input_dim is None else value_input_dim
         for name in ("key_dim", "value_dim", "key_input_dim", "value_input_dim"):
             _require_positive(name, getattr(self, name))
+        self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+        _require_positive("num_key_value_heads", self.num_key_value_heads)
+        if num_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"num_key_value_heads is {num_key_value_heads} and num_heads is {num_heads}: "
+                "expected a number that divides num_heads"
+            )
         self.dropout_p = dropout_p
         self.batch_first = batch_first
 
         self.W_Q = nn.Parameter(torch.empty(num_heads, model_dim, self.key_dim))
-        self.W_K = nn.Parameter(torch.empty(num_heads, self.key_input_dim, self.key_dim))
-        self.W_V = nn.Parameter(torch.empty(num_heads, self.value_input_dim, self.value_dim))
+        self.W_K = nn.Parameter(torch.empty(self.num_key_value_heads, self.key_input_dim, self.key_dim))
+        self.W_V = nn.Parameter(torch.empty(self.num_key_value_heads, self.value_input_dim, self.value_dim))
         self.W_O = nn.Parameter(torch.empty(num_heads * self.value_dim, model_dim))
         self.b_Q = nn.Parameter(torch.empty(num_heads, self.key_dim)) if bias else None
-        self.b_K = nn.Parameter(torch.empty(num_heads, self.key_dim)) if bias else None
-        self.b_V = nn.Parameter(torch.empty(num_heads, self.value_dim)) if bias else None
+        self.b_K = nn.Parameter(torch.empty(self.num_key_value_heads, self.key_dim)) if bias else None
+        self.b_V = nn.Parameter(torch.empty(self.num_key_value_heads, self.value_dim)) if bias else None
         self.b_O = nn.Parameter(torch.empty(model_dim)) if bias else None
         self.reset_parameters()
 
@@ -244,10 +275,11 @@ class MultiHeadAttention(nn.Module):
             if mask.dim() > 2:
                 mask = mask.unsqueeze(-3)  # (..., 1, num_queries, num_keys)
 
+        group = self.num_heads // self.num_key_value_heads
         inputs = (
             _project(query, self.W_Q, self.b_Q),  # (..., num_heads, num_queries, key_dim)
-            _project(key, self.W_K, self.b_K),  # (..., num_heads, num_keys, key_dim)
-            _project(value, self.W_V, self.b_V),  # (..., num_heads, num_keys, value_dim)
+            repeat_heads(_project(key, self.W_K, self.b_K), group),  # (..., num_heads, num_keys, key_dim)
+            repeat_heads(_project(value, self.W_V, self.b_V), group),  # (..., num_heads, num_keys, value_dim)
         )
         dropout_p = self.dropout_p if self.training else 0.0
         if return_weights:
@@ -330,9 +362,14 @@ class MultiHeadAttention(nn.Module):
         Raises
         ------
         ValueError
-            If key_dim or value_dim is not model_dim / num_heads: PyTorch's layer has no
-            other.
+            If key_dim or value_dim is not model_dim / num_heads, or heads share keys and
+            values: PyTorch's layer has no other.
         """
+        if self.num_key_value_heads != self.num_heads:
+            raise ValueError(
+                f"num_key_value_heads is {self.num_key_value_heads} and num_heads is {self.num_heads}: "
+                "expected as many, as in PyTorch's layer"
+            )
         if not self.key_dim * self.num_heads == self.value_dim * self.num_heads == self.model_dim:
             raise ValueError(
                 f"key_dim is {self.key_dim} and value_dim is {self.value_dim}: expected both to be "

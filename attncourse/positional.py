@@ -96,11 +96,11 @@ def sinusoidal_encoding(length: int, dim: int) -> Tensor:
     return pairs.flatten(-2)[:, :dim].to(torch.get_default_dtype())
 
 
-def _angles(positions: Tensor, dim: int) -> Tensor:
+def _angles(positions: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
     """The angle of each position for each pair of features, (..., pairs)."""
     # In float32 a position of 100,000 would leave the fast angles only two digits.
     exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / dim  # (pairs,)
-    return positions.double().unsqueeze(-1) * 10_000.0**-exponents
+    return positions.double().unsqueeze(-1) * base**-exponents
 
 
 class LearnedEncoding(nn.Module):
@@ -151,15 +151,15 @@ class LearnedEncoding(nn.Module):
         return self.table[:length]
 
 
-def rotary(x: Tensor, positions: Tensor | None = None) -> Tensor:
+def rotary(x: Tensor, positions: Tensor | None = None, *, base: float = 10_000.0) -> Tensor:
     r"""Turn each pair of neighbouring features by an angle that grows with the position.
 
     .. math::
         y_{2i} &= x_{2i} \cos(t\,\omega_i) - x_{2i+1} \sin(t\,\omega_i) \\
         y_{2i+1} &= x_{2i} \sin(t\,\omega_i) + x_{2i+1} \cos(t\,\omega_i), \quad
-        \omega_i = 10000^{-2i/D}
+        \omega_i = b^{-2i/D}
 
-    for the row of position t. Queries and keys are turned, values are not: then a score
+    for the row of position t, with the base b. Queries and keys are turned, values are not: then a score
     depends on how far apart query and key stand, and not on where.
 
     Parameters
@@ -168,7 +168,9 @@ def rotary(x: Tensor, positions: Tensor | None = None) -> Tensor:
         Queries or keys; `dim` is even.
     positions : Tensor, shape (length,), optional
         Where each row stands; 0, 1, 2 and so on if not given. Any shape that broadcasts to
-        (..., length) will do.
+        (..., length) will do, and places between two positions, such as 0.5.
+    base : float
+        More than 1. The larger, the slower the slow pairs turn; 10,000 in the paper.
 
     Returns
     -------
@@ -177,8 +179,8 @@ def rotary(x: Tensor, positions: Tensor | None = None) -> Tensor:
     Raises
     ------
     ValueError
-        If `x` is not of floating-point numbers with an even number of features, or
-        `positions` does not fit it.
+        If `x` is not of floating-point numbers with an even number of features,
+        `positions` does not fit it, or `base` is not more than 1.
     TypeError
         If an argument is not a tensor.
 
@@ -209,7 +211,9 @@ def rotary(x: Tensor, positions: Tensor | None = None) -> Tensor:
         raise ValueError(
             f"positions has shape {shape_of(positions)}: expected one position for each row of x, ({length},)"
         )
-    angles = _angles(positions, dim)  # (..., length, dim / 2)
+    if not base > 1:
+        raise ValueError(f"base is {base}: expected a number greater than 1")
+    angles = _angles(positions, dim, base)  # (..., length, dim / 2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     even, odd = x[..., 0::2], x[..., 1::2]  # (..., length, dim / 2) each
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
