@@ -252,7 +252,8 @@ class CausalSelfAttention(nn.Module):
             require_tensor("head_mask", head_mask)
             if head_mask.shape != (self.num_heads,):
                 raise ValueError(
-                    f"head_mask has shape {shape_of(head_mask)}: expected ({self.num_heads},), a number for each head"
+                    f"head_mask has shape {shape_of(head_mask)}: expected ({self.num_heads},), "
+                    "a number for each head"
                 )
             heads = heads * head_mask[:, None, None].to(heads.dtype)
         output = merge_heads(heads) @ self.W_O  # (..., positions, model_dim)
@@ -374,15 +375,19 @@ class DecoderBlock(nn.Module):
         )
         self.mlp_norm = norm(config.model_dim)
         self.mlp: nn.Module
+        last: Tensor
         if config.mlp == "swiglu":
-            self.mlp = SwiGLU(config.model_dim, config.hidden_dim)
+            self.mlp = swiglu = SwiGLU(config.model_dim, config.hidden_dim)
+            last = swiglu.W_down
         else:
-            self.mlp = nn.Sequential(
-                nn.Linear(config.model_dim, config.hidden_dim),
-                nn.ReLU(),
-                nn.Linear(config.hidden_dim, config.model_dim),
-            )
+            down = nn.Linear(config.hidden_dim, config.model_dim)
+            self.mlp = nn.Sequential(nn.Linear(config.model_dim, config.hidden_dim), nn.ReLU(), down)
+            last = down.weight
         self.dropout = nn.Dropout(dropout_p)
+        # All blocks together add to one sum, each twice: smaller steps keep its size.
+        with torch.no_grad():
+            for weight in (self.attention.W_O, last):
+                weight.mul_((2 * config.num_blocks) ** -0.5)
 
     def forward(
         self,
@@ -417,8 +422,8 @@ class LanguageModel(nn.Module):
 
     Notes
     -----
-    The model has ``table`` (vocabulary_size, model_dim), ``blocks`` and ``norm``. The logits are dot products of
-    what leaves the last norm with the rows of ``table``: tied embeddings.
+    The model has ``table`` (vocabulary_size, model_dim), ``blocks`` and ``norm``. The logits are dot
+    products of what leaves the last norm with the rows of ``table``: tied embeddings.
 
     References
     ----------
@@ -433,12 +438,6 @@ class LanguageModel(nn.Module):
         self.blocks = nn.ModuleList(DecoderBlock(config, dropout_p) for _ in range(config.num_blocks))
         self.norm = RMSNorm(config.model_dim) if config.norm == "rms" else nn.LayerNorm(config.model_dim)
         self.dropout = nn.Dropout(dropout_p)
-        # Each block adds twice to what passes through: smaller steps keep the sum's size.
-        with torch.no_grad():
-            for block in self.blocks:
-                last = block.mlp.W_down if config.mlp == "swiglu" else block.mlp[2].weight
-                for weight in (block.attention.W_O, last):
-                    weight.mul_((2 * config.num_blocks) ** -0.5)
 
     def forward(
         self,
@@ -480,8 +479,8 @@ class LanguageModel(nn.Module):
         if before + tokens.shape[-1] > config.max_length:
             raise ValueError(
                 f"tokens has shape {shape_of(tokens)}, after {before} in the caches: expected at most "
-                f"{config.max_length} positions in all, the model's max_length; leave out the first ones, or see "
-                "stretched()"
+                f"{config.max_length} positions in all, the model's max_length; leave out the first ones, "
+                "or see stretched()"
             )
         if caches is not None and len(caches) != config.num_blocks:
             raise ValueError(f"caches holds {len(caches)}: expected {config.num_blocks}, one for each block")
@@ -548,14 +547,14 @@ class LanguageModel(nn.Module):
         config = self.config
         if method != "none" and config.positions != "rotary":
             raise ValueError(f"method is {method!r}: expected 'none', as the model has no rotary positions")
-        changes: dict[str, float] = {}
+        base, scale = config.rotary_base, config.rotary_scale
         if method == "positions":
-            changes = {"rotary_scale": config.rotary_scale * factor}
+            scale *= factor
         elif method == "base":
-            changes = {
-                "rotary_base": config.rotary_base * factor ** (config.head_dim / (config.head_dim - 2))
-            }
-        longer = dataclasses.replace(config, max_length=int(config.max_length * factor), **changes)
+            base *= factor ** (config.head_dim / (config.head_dim - 2))
+        longer = dataclasses.replace(
+            config, max_length=int(config.max_length * factor), rotary_base=base, rotary_scale=scale
+        )
         with torch.random.fork_rng(devices=[]):
             model = LanguageModel(longer)
         model.load_state_dict(self.state_dict(), assign=True)
@@ -743,8 +742,8 @@ def induction_score(weights: Tensor, period: int) -> Tensor:
     require_count("period", period, least=2)
     if weights.dim() < 2 or weights.shape[-1] != weights.shape[-2] or weights.shape[-1] <= period:
         raise ValueError(
-            f"weights has shape {shape_of(weights)} and period is {period}: expected (..., positions, positions) "
-            "with more positions than the period"
+            f"weights has shape {shape_of(weights)} and period is {period}: expected "
+            "(..., positions, positions) with more positions than the period"
         )
     # The diagonal begins at query period - 1, which is still of the first reading.
     return weights.diagonal(1 - period, dim1=-2, dim2=-1)[..., 1:].mean(-1)
@@ -755,13 +754,14 @@ def require_tokens(tokens: Tensor, vocabulary_size: int) -> None:
     require_tensor("tokens", tokens)
     if tokens.dtype not in (torch.int64, torch.int32) or tokens.dim() < 1:
         raise ValueError(
-            f"tokens has shape {shape_of(tokens)} and dtype {tokens.dtype}: expected (..., positions) of torch.int64"
+            f"tokens has shape {shape_of(tokens)} and dtype {tokens.dtype}: expected (..., positions) "
+            "of torch.int64"
         )
     wrong = tokens[(tokens < 0) | (tokens >= vocabulary_size)]
     if len(wrong):
         raise ValueError(
-            f"tokens holds {int(wrong[0])}: expected numbers from 0 to {vocabulary_size - 1}, as the model knows "
-            f"{vocabulary_size} tokens"
+            f"tokens holds {int(wrong[0])}: expected numbers from 0 to {vocabulary_size - 1}, "
+            f"as the model knows {vocabulary_size} tokens"
         )
 
 

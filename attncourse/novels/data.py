@@ -34,7 +34,8 @@ _HEADING = re.compile(r"(volume|chapter)\s+[ivxlc\d]+\.?|finis|the end", re.IGNO
 def novel(name: str) -> str:
     """The text of a novel, a line for each paragraph.
 
-    Title, headings and a publisher's note are left out, and so are the signs ``_`` that the source puts around words in italics.
+    Title, headings and a publisher's note are left out, and so are the signs ``_`` that the source puts
+    around words in italics.
 
     Parameters
     ----------
