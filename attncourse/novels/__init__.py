@@ -19,6 +19,7 @@ from attncourse.novels.data import (
     tokenizer,
     training_tokens,
 )
+from attncourse.novels.ngrams import NGramModel, measure_ngrams, ngram_losses
 from attncourse.novels.results import RESULTS, Result, course_model, evaluate, results, save, token_losses
 from attncourse.novels.training import SIZES, VARIANTS, Run, model_config, train
 
@@ -30,6 +31,7 @@ __all__ = [
     "TRAINING",
     "VARIANTS",
     "VOCABULARY_SIZE",
+    "NGramModel",
     "Result",
     "Run",
     "byte_pair_tokenizer",
@@ -38,7 +40,9 @@ __all__ = [
     "encode",
     "evaluate",
     "held_out_tokens",
+    "measure_ngrams",
     "model_config",
+    "ngram_losses",
     "novel",
     "results",
     "save",

@@ -1,6 +1,7 @@
 """``python -m attncourse.novels``: train language models on novels, and let them write."""
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,9 @@ def parser() -> argparse.ArgumentParser:
     command = add("evaluate", "compute from the weights how good the models are")
     command.add_argument("--folder", type=Path, default=RESULTS, help="where weights and logs are")
 
+    command = add("ngrams", "compute the losses of n-gram models, which count, and write them to a file")
+    command.add_argument("--out", type=Path, default=Path("ngrams.json"), help="the file")
+
     command = add("write", "let the model that comes with the course go on with a text")
     command.add_argument("beginning", help="what it goes on with")
     command.add_argument("--tokens", type=int, default=120, help="how many tokens to add")
@@ -59,6 +63,11 @@ def do(options: argparse.Namespace) -> None:
         for name, (_, _, model) in results(options.folder).items():
             if model is not None:
                 print_test(name, evaluate(model))
+    elif options.command == "ngrams":
+        losses = {order: round(loss, 5) for order, loss in novels.measure_ngrams().items()}
+        options.out.write_text(json.dumps(losses) + "\n", encoding="utf-8")
+        for order, loss in losses.items():
+            print(f"order {order}: loss {loss:.4f} a token")
     else:
         torch.manual_seed(options.seed)
         written = generate(
