@@ -140,6 +140,23 @@ def words():
     return picture
 
 
+def your_model():
+    """A tower of blocks that writes a row of tokens, the newest from all before it."""
+    picture = ""
+    for place, (colour, strength) in enumerate([(BLUE, 0.35), (ORANGE, 1.0), (BLUE, 0.35), (ORANGE, 1.0)]):
+        opacity = f' fill-opacity="{strength:g}"' if strength < 1 else ""
+        picture += f'<rect x="96" y="{54 - 15 * place}" width="46" height="12" rx="3" fill="{colour}"{opacity}/>'
+    wide = [14, 22, 10, 18, 14]
+    x = 8.0
+    for place, width in enumerate(wide):
+        opacity = f' fill-opacity="{0.25 + 0.12 * place:g}"'
+        picture += f'<rect x="{x:g}" y="80" width="{width}" height="12" rx="3" fill="{BLUE}"{opacity}/>'
+        x += width + 3
+    picture += f'<rect x="{x:g}" y="80" width="26" height="12" rx="3" fill="{ORANGE}"/>'
+    picture += line([(119, 78), (119, 67)], GREY, 1.5)
+    return picture + line([(119, 8), (119, 4), (152, 4), (152, 86), (131, 86)], ORANGE, 1.5)
+
+
 PICTURES = (
     intro,
     attention_operator,
@@ -151,6 +168,7 @@ PICTURES = (
     transformer,
     vision,
     words,
+    your_model,
 )
 
 
