@@ -1,5 +1,7 @@
 """Positional encodings: what tells a position from the others, or how far two of them are apart."""
 
+from functools import cache
+
 import torch
 from torch import Tensor, nn
 
@@ -99,8 +101,14 @@ def sinusoidal_encoding(length: int, dim: int) -> Tensor:
 def _angles(positions: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
     """The angle of each position for each pair of features, (..., pairs)."""
     # In float32 a position of 100,000 would leave the fast angles only two digits.
-    exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / dim  # (pairs,)
-    return positions.double().unsqueeze(-1) * base**-exponents
+    return positions.double().unsqueeze(-1) * _frequencies(dim, base).to(positions.device)
+
+
+@cache
+def _frequencies(dim: int, base: float) -> Tensor:
+    """By what angle each pair of features turns from one position to the next, (pairs,)."""
+    exponents = torch.arange(0, dim, 2, dtype=torch.float64) / dim  # (pairs,)
+    return base**-exponents
 
 
 class LearnedEncoding(nn.Module):
@@ -204,7 +212,8 @@ def rotary(x: Tensor, positions: Tensor | None = None, *, base: float = 10_000.0
         positions = torch.arange(length, device=x.device)
     require_tensor("positions", positions)
     try:
-        fits = torch.broadcast_shapes(positions.shape, x.shape[:-1]) == x.shape[:-1]
+        positions.expand(x.shape[:-1])
+        fits = True
     except RuntimeError:
         fits = False
     if not fits or positions.dim() == 0 or positions.shape[-1] != length:
