@@ -285,7 +285,7 @@ class MultiHeadAttention(nn.Module):
         if return_weights:
             heads, weights = attention(*inputs, mask, dropout_p=dropout_p, return_weights=True)
         else:
-            heads = _fused_attention(*inputs, mask, dropout_p)  # (..., num_heads, num_queries, value_dim)
+            heads = fused_attention(*inputs, mask, dropout_p)  # (..., num_heads, num_queries, value_dim)
         if head_mask is not None:
             _require_head_mask(head_mask, torch.Size((*batch, self.num_heads)))
             heads = heads * head_mask[..., None, None].to(heads.dtype)
@@ -504,8 +504,13 @@ def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return split_heads(projected, num_heads)  # (..., num_heads, positions, head_dim)
 
 
-def _fused_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
 ) -> Tensor:
     """What :func:`attention` computes, by PyTorch's kernel, which keeps no weights and is faster."""
     batch = query.shape[:-3]
@@ -513,7 +518,7 @@ def _fused_attention(
         mask = mask.expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
     # The kernel wants one batch dimension, no more and no less: without, a slow road is taken.
     query, key, value = (x.reshape(-1, *x.shape[-3:]) for x in (query, key, value))
-    output = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout_p)
+    output = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal)
     return output.reshape(*batch, *output.shape[-3:])
 
 

@@ -6,6 +6,9 @@ and values, and windows; and what it takes to write with such a model: a cache, 
 """
 
 import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +18,13 @@ from attncourse._require import (
     require_count,
     require_floating,
     require_rows,
+    require_same_dtype,
     require_tensor,
     shape_of,
 )
 from attncourse.attention_operator import attention
 from attncourse.masking import causal_mask, local_mask
-from attncourse.multihead import merge_heads, repeat_heads, split_heads
+from attncourse.multihead import fused_attention, merge_heads, repeat_heads, split_heads
 from attncourse.positional import rotary, sinusoidal_encoding
 from attncourse.scaling import KeyValueCache
 
@@ -115,6 +119,7 @@ class SwiGLU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Apply the network at each position: from (..., model_dim) to the same shape."""
         _require_features("x", x, len(self.W_gate))
+        require_same_dtype("x", x, "the layer's weights", self.W_gate)
         hidden = nn.functional.silu(x @ self.W_gate) * (x @ self.W_up)  # (..., hidden_dim)
         return hidden @ self.W_down
 
@@ -143,7 +148,8 @@ class CausalSelfAttention(nn.Module):
     Raises
     ------
     ValueError
-        If num_heads does not divide model_dim, or num_key_value_heads num_heads, or a size is not positive.
+        If num_heads does not divide model_dim, or num_key_value_heads num_heads, a size is not positive, or a
+        head has an odd number of features, which cannot be turned in pairs.
 
     References
     ----------
@@ -166,20 +172,11 @@ class CausalSelfAttention(nn.Module):
         super().__init__()
         if num_key_value_heads is None:
             num_key_value_heads = num_heads
-        sizes = {"model_dim": model_dim, "num_heads": num_heads, "num_key_value_heads": num_key_value_heads}
-        for name, size in sizes.items():
-            require_count(name, size, least=1)
+        _require_heads(model_dim, num_heads, num_key_value_heads)
+        if rotary_base is not None:
+            _require_rotary(model_dim // num_heads, rotary_base, rotary_scale)
         if window is not None:
             require_count("window", window, least=1)
-        if model_dim % num_heads:
-            raise ValueError(
-                f"model_dim is {model_dim} and num_heads is {num_heads}: expected a multiple of num_heads"
-            )
-        if num_heads % num_key_value_heads:
-            raise ValueError(
-                f"num_key_value_heads is {num_key_value_heads} and num_heads is {num_heads}: "
-                "expected a number that divides num_heads"
-            )
         self.num_heads, self.num_key_value_heads = num_heads, num_key_value_heads
         self.rotary_base, self.rotary_scale, self.window = rotary_base, rotary_scale, window
         head_dim = model_dim // num_heads
@@ -217,17 +214,28 @@ class CausalSelfAttention(nn.Module):
         output : Tensor, shape (..., positions, model_dim)
         weights : Tensor, shape (..., num_heads, positions, positions so far)
             Only if `return_weights`.
+
+        Raises
+        ------
+        ValueError
+            If a shape or dtype does not fit, there is no position, or the cache is of another batch.
+        TypeError
+            If an argument that should be a tensor is not.
         """
         require_rows("x", x)
         _require_features("x", x, self.W_Q.shape[1])
+        require_same_dtype("x", x, "the layer's weights", self.W_Q)
+        _require_positions("x", x, x.shape[:-1], cache)
+        if head_mask is not None:
+            _require_head_mask(head_mask, (self.num_heads,))
         before = 0 if cache is None else len(cache)
         query = self._project(x, self.W_Q)  # (..., num_heads, positions, head_dim)
         key = self._project(x, self.W_K)  # (..., num_key_value_heads, positions, head_dim)
         value = self._project(x, self.W_V)  # (..., num_key_value_heads, positions, head_dim)
         if self.rotary_base is not None:
-            places = torch.arange(before, before + x.shape[-2], device=x.device) / self.rotary_scale
-            query = rotary(query, places, base=self.rotary_base)
-            key = rotary(key, places, base=self.rotary_base)
+            places = torch.arange(before, before + x.shape[-2], dtype=torch.float64, device=x.device)
+            turned = rotary(torch.cat((query, key), -3), places / self.rotary_scale, base=self.rotary_base)
+            query, key = turned.split((self.num_heads, self.num_key_value_heads), -3)
         if cache is not None:
             cache.append(key, value)
             key, value = cache.key, cache.value  # (..., num_key_value_heads, positions so far, head_dim)
@@ -235,26 +243,22 @@ class CausalSelfAttention(nn.Module):
         key, value = repeat_heads(key, group), repeat_heads(value, group)
 
         num_queries, num_keys = query.shape[-2], key.shape[-2]
+        windowed = self.window is not None and num_keys > self.window
         mask = None  # a single new position sees all before it
-        if self.window is not None and num_keys > self.window:
-            mask = causal_mask(num_queries, num_keys) & local_mask(
-                num_queries, num_keys, radius=self.window - 1
-            )
-        elif num_queries > 1:
-            mask = causal_mask(num_queries, num_keys)
+        if windowed:
+            mask = local_mask(num_queries, num_keys, radius=self.window - 1)
+        if num_queries > 1:
+            causal = causal_mask(num_queries, num_keys)
+            mask = causal if mask is None else mask & causal
+        if mask is not None:
+            mask = mask.to(x.device)
         if return_weights:
             heads, weights = attention(query, key, value, mask, return_weights=True)
-        elif mask is not None and before == 0 and mask.shape == (num_keys, num_keys) and self.window is None:
-            heads = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         else:
-            heads = nn.functional.scaled_dot_product_attention(query, key, value, mask)
+            # The kernel need not be told a mask that is all causal and square, and is faster so.
+            square = not windowed and num_queries == num_keys
+            heads = fused_attention(query, key, value, None if square else mask, is_causal=square)
         if head_mask is not None:
-            require_tensor("head_mask", head_mask)
-            if head_mask.shape != (self.num_heads,):
-                raise ValueError(
-                    f"head_mask has shape {shape_of(head_mask)}: expected ({self.num_heads},), "
-                    "a number for each head"
-                )
             heads = heads * head_mask[:, None, None].to(heads.dtype)
         output = merge_heads(heads) @ self.W_O  # (..., positions, model_dim)
         return (output, weights) if return_weights else output
@@ -275,14 +279,17 @@ class CausalSelfAttention(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """What decides the shape of a language model; the names of Transformers' ``config`` where it has one.
+    """What decides the shape of a language model.
 
     The defaults are the block of today. The other choices of `norm`, `mlp` and `positions` are those of 2017.
 
     Raises
     ------
     ValueError
-        If a choice is unknown, a size is not positive, or heads do not divide what they should.
+        If a choice is unknown, a size is not positive, heads do not divide what they should, or a head has an
+        odd number of features, which cannot be turned in pairs.
+    TypeError
+        If a size is not an int.
     """
 
     #: The number of tokens that there are.
@@ -310,18 +317,13 @@ class ModelConfig:
         require_choice("norm", self.norm, NORMS)
         require_choice("mlp", self.mlp, MLPS)
         require_choice("positions", self.positions, POSITIONS)
-        for name in ("vocabulary_size", "model_dim", "num_heads", "num_blocks", "hidden_dim", "max_length"):
+        for name in ("vocabulary_size", "num_blocks", "hidden_dim", "max_length"):
             require_count(name, getattr(self, name), least=1)
-        if self.model_dim % self.num_heads:
-            raise ValueError(
-                f"model_dim is {self.model_dim} and num_heads is {self.num_heads}: "
-                "expected a multiple of num_heads"
-            )
-        if self.num_heads % self.key_value_heads:
-            raise ValueError(
-                f"num_key_value_heads is {self.num_key_value_heads} and num_heads is {self.num_heads}: "
-                "expected a number that divides num_heads"
-            )
+        _require_heads(self.model_dim, self.num_heads, self.key_value_heads)
+        if self.positions == "rotary":
+            _require_rotary(self.head_dim, self.rotary_base, self.rotary_scale)
+        if self.window is not None:
+            require_count("window", self.window, least=1)
 
     @property
     def key_value_heads(self) -> int:
@@ -468,25 +470,26 @@ class LanguageModel(nn.Module):
         Raises
         ------
         ValueError
-            If a token is out of range, there are more positions than the model reads, or there is not one
-            cache, or one row of `head_mask`, for each block.
+            If a token is out of range, there are no positions or more than the model reads, the caches are of
+            another batch, or there is not one cache, or one row of `head_mask`, for each block.
         TypeError
-            If `tokens` is not a tensor.
+            If `tokens` or `head_mask` is not a tensor.
         """
         config = self.config
         require_tokens(tokens, config.vocabulary_size)
-        before = len(caches[0]) if caches else 0
+        if caches is not None and len(caches) != config.num_blocks:
+            raise ValueError(f"caches holds {len(caches)}: expected {config.num_blocks}, one for each block")
+        cache = caches[0] if caches else None
+        _require_positions("tokens", tokens, tokens.shape, cache)
+        before = 0 if cache is None else len(cache)
         if before + tokens.shape[-1] > config.max_length:
             raise ValueError(
                 f"tokens has shape {shape_of(tokens)}, after {before} in the caches: expected at most "
                 f"{config.max_length} positions in all, the model's max_length; leave out the first ones, "
                 "or see stretched()"
             )
-        if caches is not None and len(caches) != config.num_blocks:
-            raise ValueError(f"caches holds {len(caches)}: expected {config.num_blocks}, one for each block")
-        shape = (config.num_blocks, config.num_heads)
-        if head_mask is not None and head_mask.shape != shape:
-            raise ValueError(f"head_mask has shape {shape_of(head_mask)}: expected {shape}")
+        if head_mask is not None:
+            _require_head_mask(head_mask, (config.num_blocks, config.num_heads))
 
         x = self.table[tokens]  # (..., positions, model_dim)
         if config.positions == "sinusoidal":
@@ -511,6 +514,32 @@ class LanguageModel(nn.Module):
         """An empty cache for each block."""
         return [KeyValueCache() for _ in self.blocks]
 
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Take over weights, as every module does; those of another model are named in one sentence.
+
+        Raises
+        ------
+        ValueError
+            If a weight has another shape than the model's, or, with `strict`, is missing or of no use.
+        """
+        ours = {name: shape_of(weight) for name, weight in self.state_dict().items()}
+        for name, shape in ours.items():
+            if name in state_dict and shape_of(state_dict[name]) != shape:
+                raise ValueError(
+                    f"state_dict has {name} of shape {shape_of(state_dict[name])}: expected {shape}; make "
+                    "the model with the ModelConfig that these weights were trained with"
+                )
+        if strict and set(ours) != set(state_dict):
+            missing = [name for name in ours if name not in state_dict]
+            what = f"has no {missing[0]}" if missing else f"has {min(set(state_dict) - set(ours))}"
+            raise ValueError(
+                f"state_dict {what}: expected the {len(ours)} weights of this model; make the model with the "
+                "ModelConfig that these weights were trained with"
+            )
+        return super().load_state_dict(state_dict, strict, assign)
+
     def stretched(self, factor: float, method: str) -> "LanguageModel":
         """The same weights, for texts that are longer than those of the training.
 
@@ -532,7 +561,8 @@ class LanguageModel(nn.Module):
         Raises
         ------
         ValueError
-            If `factor` is less than 1, `method` is unknown, or the model has no rotary positions.
+            If `factor` is less than 1 or not finite, `method` is unknown, the model has no rotary positions,
+            or, with "base", its heads have a single pair of features.
 
         References
         ----------
@@ -542,8 +572,8 @@ class LanguageModel(nn.Module):
         3.1: "base".
         """
         require_choice("method", method, ("positions", "base", "none"))
-        if not factor >= 1:
-            raise ValueError(f"factor is {factor}: expected at least 1")
+        if not 1 <= factor < math.inf:
+            raise ValueError(f"factor is {factor}: expected a number that is at least 1")
         config = self.config
         if method != "none" and config.positions != "rotary":
             raise ValueError(f"method is {method!r}: expected 'none', as the model has no rotary positions")
@@ -551,12 +581,16 @@ class LanguageModel(nn.Module):
         if method == "positions":
             scale *= factor
         elif method == "base":
+            if config.head_dim == 2:
+                raise ValueError(
+                    "method is 'base': expected 'positions', as heads have a single pair to turn"
+                )
             base *= factor ** (config.head_dim / (config.head_dim - 2))
         longer = dataclasses.replace(
             config, max_length=int(config.max_length * factor), rotary_base=base, rotary_scale=scale
         )
         with torch.random.fork_rng(devices=[]):
-            model = LanguageModel(longer)
+            model = LanguageModel(longer, self.dropout.p)
         model.load_state_dict(self.state_dict(), assign=True)
         return model.train(self.training)
 
@@ -587,7 +621,7 @@ def next_token_probabilities(logits: Tensor, *, temperature: float = 1.0, top_p:
     Raises
     ------
     ValueError
-        If `temperature` is negative or `top_p` is not in that range.
+        If `logits` has no tokens, `temperature` is negative or `top_p` is not in that range.
     TypeError
         If `logits` is not a tensor.
 
@@ -596,12 +630,16 @@ def next_token_probabilities(logits: Tensor, *, temperature: float = 1.0, top_p:
     Holtzman et al., *The curious case of neural text degeneration*, 2020, section 3.1: top-p.
     """
     require_floating("logits", logits)
+    if logits.dim() < 1 or logits.shape[-1] == 0:
+        raise ValueError(f"logits has shape {shape_of(logits)}: expected (..., tokens), at least one")
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}: expected at least 0")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p is {top_p}: expected more than 0 and at most 1")
     if temperature == 0:
         return nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
+    # Divided by a tiny temperature, large scores would become infinite: all are taken from the largest.
+    logits = logits - logits.amax(-1, keepdim=True)
     probabilities = torch.softmax(logits / temperature, dim=-1)  # (..., tokens)
     if top_p == 1:
         return probabilities
@@ -626,6 +664,7 @@ def generate(
     Parameters
     ----------
     model : LanguageModel
+        It writes in evaluation mode, whichever it is in.
     tokens : Tensor of int, shape (positions,)
         The beginning; at least one token.
     num_tokens : int
@@ -656,12 +695,16 @@ def generate(
             f"{model.config.max_length} positions in all, the model's max_length"
         )
     caches = model.new_caches() if use_cache else None
-    new = tokens
-    for _ in range(num_tokens):
-        logits = model(new if use_cache else tokens, caches)[-1]  # (vocabulary_size,)
-        probabilities = next_token_probabilities(logits, temperature=temperature, top_p=top_p)
-        new = probabilities.argmax(-1, keepdim=True) if temperature == 0 else probabilities.multinomial(1)
-        tokens = torch.cat((tokens, new))
+    new, training = tokens, model.training
+    model.eval()
+    try:
+        for _ in range(num_tokens):
+            logits = model(new if use_cache else tokens, caches)[-1]  # (vocabulary_size,)
+            probabilities = next_token_probabilities(logits, temperature=temperature, top_p=top_p)
+            new = probabilities.argmax(-1, keepdim=True) if temperature == 0 else probabilities.multinomial(1)
+            tokens = torch.cat((tokens, new))
+    finally:
+        model.train(training)
     return tokens
 
 
@@ -694,7 +737,8 @@ def cache_bytes(config: ModelConfig, num_tokens: int, *, bytes_per_number: int =
     Parameters
     ----------
     config : ModelConfig
-        With a `window`, no more positions than that are kept.
+        With a `window`, no more positions than that need to be kept: none that comes later sees the others.
+        (The course's :class:`KeyValueCache` keeps all.)
     num_tokens : int
     bytes_per_number : int
         2 for half precision.
@@ -704,6 +748,7 @@ def cache_bytes(config: ModelConfig, num_tokens: int, *, bytes_per_number: int =
     int
     """
     require_count("num_tokens", num_tokens, least=0)
+    require_count("bytes_per_number", bytes_per_number, least=1)
     kept = num_tokens if config.window is None else min(num_tokens, config.window)
     return 2 * config.num_blocks * config.key_value_heads * config.head_dim * kept * bytes_per_number
 
@@ -769,6 +814,52 @@ def _require_features(name: str, x: Tensor, dim: int) -> None:
     require_floating(name, x)
     if x.dim() < 1 or x.shape[-1] != dim:
         raise ValueError(f"{name} has shape {shape_of(x)}: expected the last dimension to be {dim}")
+
+
+def _require_heads(model_dim: int, num_heads: int, num_key_value_heads: int) -> None:
+    require_count("model_dim", model_dim, least=1)
+    require_count("num_heads", num_heads, least=1)
+    require_count("num_key_value_heads", num_key_value_heads, least=1)
+    if model_dim % num_heads:
+        raise ValueError(
+            f"model_dim is {model_dim} and num_heads is {num_heads}: expected a multiple of num_heads"
+        )
+    if num_heads % num_key_value_heads:
+        raise ValueError(
+            f"num_key_value_heads is {num_key_value_heads} and num_heads is {num_heads}: "
+            "expected a number that divides num_heads"
+        )
+
+
+def _require_rotary(head_dim: int, base: float, scale: float) -> None:
+    if head_dim % 2:
+        raise ValueError(
+            f"model_dim / num_heads is {head_dim}: expected an even number, as rotary positions turn "
+            "features in pairs"
+        )
+    if not base > 1:
+        raise ValueError(f"rotary_base is {base}: expected a number greater than 1")
+    if not scale > 0:
+        raise ValueError(f"rotary_scale is {scale}: expected a number greater than 0")
+
+
+def _require_positions(name: str, x: Tensor, shape: torch.Size, cache: KeyValueCache | None) -> None:
+    """Say that there is no position, or that those in the cache are of other texts."""
+    if shape[-1] == 0:
+        raise ValueError(f"{name} has shape {shape_of(x)}: expected at least one position")
+    if cache is not None and len(cache) and cache.key.shape[:-3] != shape[:-1]:
+        raise ValueError(
+            f"{name} has shape {shape_of(x)}, and the cache holds keys of shape {shape_of(cache.key)}: "
+            f"expected the leading dimensions {tuple(cache.key.shape[:-3])}; take a new cache for other texts"
+        )
+
+
+def _require_head_mask(head_mask: Tensor, shape: tuple[int, ...]) -> None:
+    require_tensor("head_mask", head_mask)
+    if shape_of(head_mask) != shape:
+        raise ValueError(
+            f"head_mask has shape {shape_of(head_mask)}: expected {shape}, a number for each head"
+        )
 
 
 def _require_todays(config: ModelConfig) -> None:
