@@ -243,15 +243,12 @@ class CausalSelfAttention(nn.Module):
         key, value = repeat_heads(key, group), repeat_heads(value, group)
 
         num_queries, num_keys = query.shape[-2], key.shape[-2]
-        windowed = self.window is not None and num_keys > self.window
         mask = None  # a single new position sees all before it
-        if windowed:
-            mask = local_mask(num_queries, num_keys, radius=self.window - 1)
         if num_queries > 1:
-            causal = causal_mask(num_queries, num_keys)
-            mask = causal if mask is None else mask & causal
-        if mask is not None:
-            mask = mask.to(x.device)
+            mask = causal_mask(num_queries, num_keys).to(x.device)
+        if windowed := self.window is not None and num_keys > self.window:
+            near = local_mask(num_queries, num_keys, radius=self.window - 1).to(x.device)
+            mask = near if mask is None else near & mask
         if return_weights:
             heads, weights = attention(query, key, value, mask, return_weights=True)
         else:
