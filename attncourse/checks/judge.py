@@ -198,10 +198,11 @@ def _number_if_expected(value: Plain, expected: Plain) -> Plain:
 def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer) -> Section:
     """The pencil case: what went in, what came back, and what was expected."""
     pictures = [
-        Picture(name, part)
+        picture
         for title, value in case.inputs.items()
         if not isinstance(value, Program)
         for name, part in (value.items() if isinstance(value, dict) else [(title, value)])
+        for picture in _pictures(name, part)
     ]
     if answer.failure is None:
         pictures += _pictures("Came back", answer.value, reference.value if task.compare is None else None)
@@ -211,14 +212,22 @@ def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer) -> Sect
 
 def _pictures(title: str, value: Plain, right: Plain = None) -> list[Picture]:
     """A value's picture, or if it is several tensors one of each, with what is not right marked."""
-    if isinstance(value, tuple | list) and value and all(isinstance(part, Tensor) for part in value):
+    if _of_tensors(value):
         fits = isinstance(right, tuple | list) and len(right) == len(value)
         parts = zip(value, right if fits else [None] * len(value), strict=True)
         return [
-            Picture(f"{title}: {number}", part, _wrong(part, other))
+            picture
             for number, (part, other) in enumerate(parts, 1)
+            for picture in _pictures(f"{title}: {number}", part, other)
         ]
     return [Picture(title, value, _wrong(value, right))]
+
+
+def _of_tensors(value: Plain) -> bool:
+    """Whether it is several tensors, or several of several."""
+    if not isinstance(value, tuple | list) or not value:
+        return False
+    return all(isinstance(part, Tensor) or _of_tensors(part) for part in value)
 
 
 def _wrong(value: Plain, right: Plain) -> Tensor | None:
@@ -291,4 +300,6 @@ def _parts(value: Plain) -> list[Plain]:
 def _describe_input(value: Plain) -> str:
     if isinstance(value, dict):
         return f"({len(value)} tensors by name)"
+    if _of_tensors(value):
+        return f"({', '.join(map(_describe_input, value))})"
     return str(tuple(value.shape)) if isinstance(value, Tensor) else repr(value)
