@@ -4,8 +4,6 @@ import math
 
 import torch
 
-from attncourse import causal_mask, rotary
-
 # RMSNorm --------------------------------------------------------------------------------
 
 
@@ -80,19 +78,26 @@ def grouped_attention__head_by_head(query, key, value, mask):
 # The attention of today -----------------------------------------------------------------
 
 
-def todays_attention__with_the_courses_rotary(x, weights, cache):
+def todays_attention__with_the_courses_turn(x, weights, cache):
+    def turn(y, t):
+        d = y.shape[-1]
+        a = t.to(y.dtype)[:, None] / 10_000 ** (torch.arange(0, d, 2, dtype=y.dtype) / d)
+        even, odd = y[..., 0::2], y[..., 1::2]
+        turned = (even * a.cos() - odd * a.sin(), even * a.sin() + odd * a.cos())
+        return torch.stack(turned, -1).flatten(-2)
+
     y = x.unsqueeze(-3)
     query, key, value = y @ weights["W_Q"], y @ weights["W_K"], y @ weights["W_V"]
     before = 0
     if cache is not None:
         before = cache[0].size(-2)
     places = torch.arange(x.size(-2)) + before
-    query = rotary(query, places)
-    key = rotary(key, places)
+    query = turn(query, places)
+    key = turn(key, places)
     if cache is not None:
         key = torch.cat([cache[0], key], -2)
         value = torch.cat([cache[1], value], -2)
-    mask = causal_mask(x.size(-2), key.size(-2))
+    mask = torch.ones(x.size(-2), key.size(-2)).tril(before).bool()
     times = query.size(-3) // key.size(-3)
     scores = query @ key.repeat_interleave(times, -3).mT / query.size(-1) ** 0.5
     shares = torch.softmax(scores.masked_fill(~mask, -torch.inf), -1)
@@ -126,6 +131,13 @@ def todays_attention__complex_numbers(x, weights, cache):
 
 
 def todays_attention__position_by_position(x, weights, cache):
+    def turn(y, t):
+        d = y.shape[-1]
+        a = t.to(y.dtype)[:, None] / 10_000 ** (torch.arange(0, d, 2, dtype=y.dtype) / d)
+        even, odd = y[..., 0::2], y[..., 1::2]
+        turned = (even * a.cos() - odd * a.sin(), even * a.sin() + odd * a.cos())
+        return torch.stack(turned, -1).flatten(-2)
+
     keys = [] if cache is None else list(cache[0].unbind(-2))
     values = [] if cache is None else list(cache[1].unbind(-2))
     H, G = len(weights["W_Q"]), len(weights["W_K"])
@@ -133,8 +145,8 @@ def todays_attention__position_by_position(x, weights, cache):
     for n in range(x.shape[-2]):
         new = x[..., None, n : n + 1, :]  # (..., 1, 1, D)
         place = torch.tensor([len(keys)])
-        query = rotary(new @ weights["W_Q"], place)[..., 0, :]  # (..., H, d)
-        keys.append(rotary(new @ weights["W_K"], place)[..., 0, :])
+        query = turn(new @ weights["W_Q"], place)[..., 0, :]  # (..., H, d)
+        keys.append(turn(new @ weights["W_K"], place)[..., 0, :])
         values.append((new @ weights["W_V"])[..., 0, :])
         heads = []
         for h in range(H):
@@ -151,6 +163,13 @@ def todays_attention__position_by_position(x, weights, cache):
 
 
 def llama_block__functions_inside(x, weights, cache):
+    def turn(y, t):
+        d = y.shape[-1]
+        a = t.to(y.dtype)[:, None] / 10_000 ** (torch.arange(0, d, 2, dtype=y.dtype) / d)
+        even, odd = y[..., 0::2], y[..., 1::2]
+        turned = (even * a.cos() - odd * a.sin(), even * a.sin() + odd * a.cos())
+        return torch.stack(turned, -1).flatten(-2)
+
     def norm(y, gain):
         return gain * y / (y.square().mean(-1, keepdim=True) + 1e-6).sqrt()
 
@@ -158,12 +177,14 @@ def llama_block__functions_inside(x, weights, cache):
     q, k, v = (y @ weights[f"attention.W_{name}"] for name in "QKV")
     before = 0 if cache is None else cache[0].shape[-2]
     t = torch.arange(before, before + x.shape[-2])
-    q, k = rotary(q, t), rotary(k, t)
+    q, k = turn(q, t), turn(k, t)
     if cache is not None:
         k, v = torch.cat((cache[0], k), -2), torch.cat((cache[1], v), -2)
     group = q.shape[-3] // k.shape[-3]
     scores = q @ k.repeat_interleave(group, -3).mT / q.shape[-1] ** 0.5
-    scores = scores.masked_fill(~causal_mask(len(t), k.shape[-2]), -torch.inf)
+    scores = scores.masked_fill(
+        torch.ones(len(t), k.shape[-2], dtype=torch.bool).triu(before + 1), -torch.inf
+    )
     found = torch.softmax(scores, -1) @ v.repeat_interleave(group, -3)
     z = x + found.transpose(-3, -2).flatten(-2) @ weights["attention.W_O"]
     y = norm(z, weights["mlp_norm.weight"])
@@ -172,6 +193,13 @@ def llama_block__functions_inside(x, weights, cache):
 
 
 def llama_block__matrices_side_by_side(x, weights, cache):
+    def turn(y, t):
+        d = y.shape[-1]
+        a = t.to(y.dtype)[:, None] / 10_000 ** (torch.arange(0, d, 2, dtype=y.dtype) / d)
+        even, odd = y[..., 0::2], y[..., 1::2]
+        turned = (even * a.cos() - odd * a.sin(), even * a.sin() + odd * a.cos())
+        return torch.stack(turned, -1).flatten(-2)
+
     H, D, d = weights["attention.W_Q"].shape
     G = len(weights["attention.W_K"])
     x0 = x
@@ -181,7 +209,7 @@ def llama_block__matrices_side_by_side(x, weights, cache):
     q, k, v = parts.split([H, G, G], dim=-3)
     start = cache[0].shape[-2] if cache is not None else 0
     places = torch.arange(start, start + x.shape[-2])
-    q, k = rotary(q, places), rotary(k, places)
+    q, k = turn(q, places), turn(k, places)
     if cache is not None:
         k = torch.cat([cache[0], k], dim=-2)
         v = torch.cat([cache[1], v], dim=-2)
@@ -197,6 +225,13 @@ def llama_block__matrices_side_by_side(x, weights, cache):
 
 
 def llama_block__parts_one_by_one(x, weights, cache):
+    def turn(y, t):
+        d = y.shape[-1]
+        a = t.to(y.dtype)[:, None] / 10_000 ** (torch.arange(0, d, 2, dtype=y.dtype) / d)
+        even, odd = y[..., 0::2], y[..., 1::2]
+        turned = (even * a.cos() - odd * a.sin(), even * a.sin() + odd * a.cos())
+        return torch.stack(turned, -1).flatten(-2)
+
     def normalised(y, name):
         return y / ((y**2).mean(dim=-1, keepdim=True) + 1e-6) ** 0.5 * weights[name + "_norm.weight"]
 
@@ -206,8 +241,8 @@ def llama_block__parts_one_by_one(x, weights, cache):
     for row in normalised(x, "attention").unbind(-2):
         new = row[..., None, None, :]
         place = torch.tensor([len(keys)])
-        query = rotary(new @ weights["attention.W_Q"], place)  # (..., H, 1, d)
-        keys.append(rotary(new @ weights["attention.W_K"], place)[..., 0, :])
+        query = turn(new @ weights["attention.W_Q"], place)  # (..., H, 1, d)
+        keys.append(turn(new @ weights["attention.W_K"], place)[..., 0, :])
         values.append((new @ weights["attention.W_V"])[..., 0, :])
         group = query.shape[-3] // keys[0].shape[-2]
         k = torch.stack(keys, -2).repeat_interleave(group, -3)
@@ -225,6 +260,13 @@ def llama_block__parts_one_by_one(x, weights, cache):
 
 
 def language_model__functions_inside(tokens, weights, caches):
+    def turn(y, t):
+        d = y.shape[-1]
+        a = t.to(y.dtype)[:, None] / 10_000 ** (torch.arange(0, d, 2, dtype=y.dtype) / d)
+        even, odd = y[..., 0::2], y[..., 1::2]
+        turned = (even * a.cos() - odd * a.sin(), even * a.sin() + odd * a.cos())
+        return torch.stack(turned, -1).flatten(-2)
+
     def norm(y, name):
         return weights[name] * y * torch.rsqrt(y.square().mean(-1, keepdim=True) + 1e-6)
 
@@ -234,12 +276,14 @@ def language_model__functions_inside(tokens, weights, caches):
         q, k, v = (y @ part[f"attention.W_{name}"] for name in "QKV")
         before = 0 if cache is None else cache[0].shape[-2]
         t = torch.arange(before, before + x.shape[-2])
-        q, k = rotary(q, t), rotary(k, t)
+        q, k = turn(q, t), turn(k, t)
         if cache is not None:
             k, v = torch.cat((cache[0], k), -2), torch.cat((cache[1], v), -2)
         group = q.shape[-3] // k.shape[-3]
         scores = q @ k.repeat_interleave(group, -3).mT / q.shape[-1] ** 0.5
-        scores = scores.masked_fill(~causal_mask(len(t), k.shape[-2]), -torch.inf)
+        scores = scores.masked_fill(
+            torch.ones(len(t), k.shape[-2], dtype=torch.bool).triu(before + 1), -torch.inf
+        )
         found = torch.softmax(scores, -1) @ v.repeat_interleave(group, -3)
         x = x + found.transpose(-3, -2).flatten(-2) @ part["attention.W_O"]
         y = norm(x, beginning + "mlp_norm.weight")
@@ -256,6 +300,13 @@ def language_model__functions_inside(tokens, weights, caches):
 
 
 def language_model__token_by_token(tokens, weights, caches):
+    def turn(y, t):
+        d = y.shape[-1]
+        a = t.to(y.dtype)[:, None] / 10_000 ** (torch.arange(0, d, 2, dtype=y.dtype) / d)
+        even, odd = y[..., 0::2], y[..., 1::2]
+        turned = (even * a.cos() - odd * a.sin(), even * a.sin() + odd * a.cos())
+        return torch.stack(turned, -1).flatten(-2)
+
     def normalised(y, gain):
         return y / ((y**2).mean(dim=-1, keepdim=True) + 1e-6) ** 0.5 * gain
 
@@ -265,8 +316,8 @@ def language_model__token_by_token(tokens, weights, caches):
             get = lambda name, n=n: weights[f"blocks.{n}.{name}"]
             new = normalised(x, get("attention_norm.weight"))[..., None, None, :]
             place = torch.tensor([len(keys)])
-            query = rotary(new @ get("attention.W_Q"), place)
-            keys.append(rotary(new @ get("attention.W_K"), place)[..., 0, :])
+            query = turn(new @ get("attention.W_Q"), place)
+            keys.append(turn(new @ get("attention.W_K"), place)[..., 0, :])
             values.append((new @ get("attention.W_V"))[..., 0, :])
             group = query.shape[-3] // keys[0].shape[-2]
             k = torch.stack(keys, -2).repeat_interleave(group, -3)
