@@ -589,6 +589,8 @@ class LanguageModel(nn.Module):
         with torch.random.fork_rng(devices=[]):
             model = LanguageModel(longer, self.dropout.p)
         model.load_state_dict(self.state_dict(), assign=True)
+        for ours, theirs in zip(self.parameters(), model.parameters(), strict=True):
+            theirs.requires_grad_(ours.requires_grad)
         return model.train(self.training)
 
 

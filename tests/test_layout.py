@@ -203,6 +203,8 @@ def may_import(module):
         "words": {"_require", *CHAIN, "positional"},
         "sentences": {"_require", "_runs", "words", "sentences"},
         "digits": {"_require", "_runs", "permutation", "vision", "digits"},
+        "your_model": {"_require", *CHAIN, "positional", "scaling"},
+        "novels": {"_require", "_runs", "your_model", "novels"},
         "letters": {"_require", "_runs", *CHAIN, "positional", "letters"},
         **{name: {"_require", *CHAIN[:index]} for index, name in enumerate(CHAIN)},
     }.get(module, {"_require", *CHAIN})

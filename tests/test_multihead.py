@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
@@ -127,6 +127,63 @@ def test_the_layer_is_its_definition(
         masks = (mask[index], head_mask[index]) if masked else ()
         expected = loop_over_heads(layer, query[index], key[index], value[index], *masks)
         assert_close((output[index], weights[index]), expected)
+
+
+@given(batches, sizes, sizes, st.sampled_from([(4, 1), (4, 2), (6, 3), (6, 6)]), st.booleans(), seeds)
+@settings(max_examples=30)
+def test_shared_keys_and_values_are_those_of_a_layer_that_repeats_them(
+    batch, num_queries, num_keys, heads, bias, seed
+):
+    num_heads, shared = heads
+    options = {"bias": bias, "key_input_dim": 5, "value_input_dim": 3}
+    layer = random_layer(7, num_heads, 2, 3, seed=seed, num_key_value_heads=shared, **options)
+    repeating = MultiHeadAttention(7, num_heads, 2, 3, **options).double()
+    state = layer.state_dict()
+    of_group = torch.arange(num_heads) // (num_heads // shared)  # which of the shared each head has
+    repeating.load_state_dict(
+        {name: x[of_group] if name[2:] in ("K", "V") else x for name, x in state.items()}
+    )
+    inputs = (
+        normal(*batch, num_queries, 7, seed=seed),
+        normal(*batch, num_keys, 5, seed=seed + 1),
+        normal(*batch, num_keys, 3, seed=seed + 2),
+    )
+    mask = random_mask(*batch, num_queries, num_keys, seed=seed)
+    found, expected = (of(*inputs, mask, return_weights=True) for of in (layer, repeating))
+    assert_close(found, expected)
+    assert_close(layer(*inputs, mask), found[0])
+
+
+@pytest.mark.parametrize("shared", [1, 2, 4])
+def test_shared_keys_and_values_are_pytorchs_in_value_and_gradient(shared):
+    layer = random_layer(8, 4, num_key_value_heads=shared)
+    x = normal(2, 5, 8).requires_grad_()
+    weights = (layer.W_Q, layer.W_K, layer.W_V)
+    heads = nn.functional.scaled_dot_product_attention(
+        *(torch.einsum("bnd,hde->bhne", x, weight) for weight in weights), is_causal=True, enable_gqa=True
+    )
+    expected = merge_heads(heads) @ layer.W_O
+    factors = normal(2, 5, 8, seed=1)
+    for options in ({}, {"return_weights": True}):
+        found = layer(x, mask=torch.ones(5, 5).tril() > 0, **options)
+        found = found[0] if options else found
+        assert_close(found, expected)
+        gradients = [
+            torch.autograd.grad((y * factors).sum(), (x, *weights, layer.W_O), retain_graph=True)
+            for y in (found, expected)
+        ]
+        assert_close(*gradients)
+
+
+def test_a_layer_that_shares_learns_fewer_numbers():
+    sizes = {shared: MultiHeadAttention(12, 6, num_key_value_heads=shared) for shared in (1, 2, 3, 6, None)}
+    for shared, layer in sizes.items():
+        heads = 6 if shared is None else shared
+        assert sum(weight.numel() for weight in layer.parameters()) == 2 * 12 * 12 + 2 * 12 * 2 * heads
+    assert sizes[6].to_torch().num_heads == 6
+    silent = torch.tensor([1.0, 0, 1, 1, 1, 1])
+    x = normal(3, 12, dtype=torch.float32)
+    assert not torch.allclose(sizes[2](x), sizes[2](x, head_mask=silent))
 
 
 def test_the_inputs_that_are_left_out():
@@ -464,6 +521,14 @@ VALUE_ERRORS = {
     "free key_dim": (
         lambda: MultiHeadAttention(6, 2, 4).to_torch(),
         "key_dim is 4", "value_dim is 3", "model_dim / num_heads = 3",
+    ),
+    "shared heads do not divide": (
+        lambda: MultiHeadAttention(6, 6, num_key_value_heads=4), "num_key_value_heads is 4", "num_heads is 6"
+    ),
+    "no shared heads": (lambda: MultiHeadAttention(6, 2, num_key_value_heads=0), "num_key_value_heads is 0"),
+    "half a shared head": (lambda: MultiHeadAttention(6, 2, num_key_value_heads=1.0), "is 1.0", "whole"),
+    "shared heads in PyTorch's layer": (
+        lambda: MultiHeadAttention(6, 2, num_key_value_heads=1).to_torch(), "num_key_value_heads is 1"
     ),
     "free value_dim": (lambda: MultiHeadAttention(6, 4, 2, 2).to_torch(), "key_dim is 2", "= 1.5"),
     "importance: no gradient": (

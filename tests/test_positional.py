@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -158,6 +158,24 @@ def test_scores_of_rotated_vectors_see_the_offset_only(offset, shift, half, seed
     assert_close(score(here, here + offset), score(here + shift, here + shift + offset))
 
 
+@settings(max_examples=30)
+@given(length=st.integers(1, 5), half=st.integers(1, 4), base=st.floats(1.01, 1e6), seed=seeds)
+def test_the_base_says_how_slowly_the_slow_pairs_turn(length, half, base, seed):
+    x = normal(length, 2 * half, seed=seed)
+    places = 10 * normal(length, seed=seed + 1)  # places between two positions, too
+    turned = rotary(x, places, base=base)
+    for t in range(length):
+        for i in range(half):
+            angle = places[t].item() / base ** (2 * i / (2 * half))
+            first, second = x[t, 2 * i : 2 * i + 2].tolist()
+            expected = [
+                first * math.cos(angle) - second * math.sin(angle),
+                first * math.sin(angle) + second * math.cos(angle),
+            ]
+            assert turned[t, 2 * i : 2 * i + 2].tolist() == pytest.approx(expected, abs=1e-9)
+    assert torch.equal(rotary(x, base=10_000), rotary(x))
+
+
 def test_rotation_tells_order_and_keeps_norms():
     x = normal(5, 8)
     assert_close(rotary(x).norm(dim=-1), x.norm(dim=-1))
@@ -277,6 +295,8 @@ ANCHORS = {"A": 2.53, "B": 2.85}
         (lambda: rotary(normal(3, 4), torch.arange(4)), ValueError, r"positions has shape \(4,\)"),
         (lambda: rotary(normal(3, 4), torch.tensor([2])), ValueError, r"positions has shape \(1,\)"),
         (lambda: rotary(normal(3, 4), torch.zeros(2, 3)), ValueError, r"positions has shape \(2, 3\)"),
+        (lambda: rotary(normal(3, 4), base=1.0), ValueError, "base is 1.0: expected a number greater than 1"),
+        (lambda: rotary(normal(3, 4), base=math.nan), ValueError, "base is nan"),
         (lambda: rotary(normal(3, 4), [0, 1, 2]), TypeError, "positions is a list"),
         (lambda: alibi_slopes(0), ValueError, "num_heads is 0"),
         (lambda: alibi_slopes(2.0), TypeError, "num_heads is a float"),

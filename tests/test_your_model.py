@@ -398,6 +398,10 @@ def test_a_stretched_model_reads_more_with_the_same_weights():
         model.train()
     assert torch.equal(torch.random.get_rng_state(), state)
     assert_close(model.eval().stretched(1, "base")(tokens[:, :12]), model(tokens[:, :12]))
+    assert all(weight.requires_grad for weight in longer.parameters())
+    assert not any(
+        weight.requires_grad for weight in model.requires_grad_(False).stretched(2, "base").parameters()
+    )
     old = small(**OLD)
     assert old.stretched(3, "none")(some_tokens(36)).shape == (36, 11)
 
@@ -687,7 +691,7 @@ VALUE_ERRORS = {
         lambda: loaded(lambda state: state.pop("norm.weight")), "has no norm.weight", "the 20 weights"
     ),
     "a weight too many": (
-        lambda: loaded(lambda state: state.update(W_out=torch.zeros(1))), "state_dict has W_out", "the 20 weights"
+        lambda: loaded(lambda state: state.update(W_out=torch.zeros(1))), "has W_out", "the 20 weights"
     ),
     "weights of another model": (
         lambda: small(num_blocks=1).load_state_dict(MODEL.state_dict()), "has blocks.1.", "ModelConfig"

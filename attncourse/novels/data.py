@@ -59,8 +59,8 @@ def byte_pair_tokenizer(text: str, vocabulary_size: int = VOCABULARY_SIZE) -> To
     """Learn which pieces of words to cut a text into: byte-pair encoding, which starts from single bytes.
 
     The two neighbouring tokens that stand side by side most often become one new token, and
-    so on until there are enough. Tokens do not reach over the end of a word; the space before a word
-    belongs to it. Whatever is not in `text` can still be encoded, byte by byte.
+    so on until there are enough, or no two are left. Tokens do not reach over the end of a word; the space
+    before a word belongs to it. Whatever is not in `text` can still be encoded, byte by byte.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attncourse._require import require_count, require_tensor, shape_of
 from attncourse._runs import load_weights, save_log, save_weights
 from attncourse.novels.data import HELD_OUT, held_out_tokens, novel
 from attncourse.novels.training import Run, model_config
@@ -44,8 +45,25 @@ def token_losses(model: LanguageModel, tokens: Tensor, length: int | None = None
     Returns
     -------
     Tensor, shape (positions - 1,)
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two tokens, a token is out of range, or `length` is less than 2 or more than
+        the model reads.
+    TypeError
+        If an argument is of another type.
     """
+    require_tensor("tokens", tokens)
+    if tokens.dim() != 1 or len(tokens) < 2:
+        raise ValueError(f"tokens has shape {shape_of(tokens)}: expected (positions,), at least two")
     length = model.config.max_length if length is None else length
+    require_count("length", length, least=2)
+    if length > model.config.max_length:
+        raise ValueError(
+            f"length is {length}: expected at most {model.config.max_length}, the model's max_length; "
+            "or see its stretched()"
+        )
     half = length // 2
     losses = []
     for start in range(0, len(tokens) - 1, half):

@@ -117,6 +117,7 @@ def train(
         If `run` names an unknown size or variant, or the checkpoint in `folder` is of a different run.
     """
     require_count("steps", run.steps, least=1)
+    require_count("batch", run.batch, least=1)
     config = model_config(run.size, run.variant)
     text = training_tokens()
     checkpoint = None if folder is None else Path(folder) / f"{run.name}.checkpoint"
