@@ -1,11 +1,10 @@
 """The novels: text, tokens, counting models, training and its interruptions, and the committed results."""
 
 import collections
+import importlib
 import itertools
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,10 +13,10 @@ from hypothesis import strategies as st
 
 from attncourse import LanguageModel, generate, novels, parameter_count
 from attncourse.novels import NGramModel, Run, training
-from attncourse.novels import results as results_module
 from attncourse.novels.__main__ import main
 from attncourse.novels.data import TOKENIZER
 
+results_module = importlib.import_module("attncourse.novels.results")  # its name is that of a function, too
 RESULTS = novels.results()
 COURSE = Run("full").name
 
@@ -62,6 +61,7 @@ def test_the_novel_held_out_is_not_among_those_to_train_on():
     assert novels.decode(novels.held_out_tokens()) == novels.novel(novels.HELD_OUT)
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=30))
 def test_tokens_become_any_text_again(text):
     tokens = novels.encode(text)
@@ -173,17 +173,18 @@ def test_longer_contexts_help_on_the_novel_held_out():
 # --- losses ---
 
 
-def tiny(**changes):
-    torch.manual_seed(0)
-    model = LanguageModel(training.model_config("small", "today"))
+def tiny():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = LanguageModel(training.model_config("small", "today"))
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(2)
     return model.eval()
 
 
-@settings(max_examples=10)
-@given(st.integers(2, 50), st.integers(2, 12))
+@settings(max_examples=5)
+@given(st.integers(2, 30), st.integers(2, 12))
 @torch.no_grad()
 def test_each_token_is_scored_once_and_from_half_a_passage_or_more(number, length):
     model = tiny()
@@ -238,8 +239,8 @@ def test_a_run_is_its_seed_and_reads_the_novels_to_train_on(monkeypatch):
 
 
 def test_it_learns():
-    _, log = novels.train(Run("small", steps=25, batch=4))
-    assert sum(log["loss"][-5:]) / 5 < log["loss"][0] - 0.7
+    _, log = novels.train(Run("small", steps=15, batch=4))
+    assert sum(log["loss"][-5:]) / 5 < log["loss"][0] - 0.4
 
 
 def test_an_interrupted_training_ends_with_the_same_weights(tmp_path, monkeypatch):
@@ -336,9 +337,11 @@ def test_a_wrong_command_is_a_sentence(arguments, words, monkeypatch, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_help_names_the_commands():
-    command = [sys.executable, "-m", "attncourse.novels", "--help"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_help_names_the_commands(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    said = capsys.readouterr().out
     for name in ("train", "evaluate", "write", "ngrams"):
         assert f"\n    {name} " in said
     assert "five of Jane Austen's novels" in said

@@ -69,9 +69,9 @@ class Run:
 
     size: str
     variant: str = "today"
-    steps: int = 240
-    batch: int = 32
-    rate: float = 3e-3  # the highest learning rate of the cycle
+    steps: int = 480
+    batch: int = 8
+    rate: float = 6e-3  # the highest learning rate of the cycle
     dropout: float = 0.0
     seed: int = 1
 
