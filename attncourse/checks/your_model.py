@@ -1995,7 +1995,7 @@ write_on = Task(
         Law("the first new tokens are the same, however many are to come", CACHE, _fewer, _same_tokens),
     ],
     way=WriteOn(),
-    pencil_note="the next token is nearly always 1 more, and 0 after 2",
+    pencil_note="1 is followed by 2, and 2 by 0",
 )
 
 
