@@ -25,13 +25,16 @@ from attncourse import (
     SwiGLU,
     cache_bytes,
     causal_mask,
+    checks,
     generate,
     induction_score,
     influence,
     next_token_probabilities,
+    novels,
     parameter_count,
     rotary,
 )
+from attncourse.experiments import your_model as experiment
 
 seeds = st.integers(0, 2**32 - 1)
 CONFIG = ModelConfig(11, 8, 4, 2, 5, num_key_value_heads=2, max_length=12)
@@ -764,3 +767,83 @@ def test_weights_come_back_as_they_were_saved(tmp_path):
 def test_printing_a_layer_shows_its_sizes():
     assert "model_dim=8, num_heads=4, num_key_value_heads=2, window=None" in repr(LAYER)
     assert "8, eps=1e-06" in repr(RMSNorm(8))
+
+
+# --- the experiment of the exercise ---
+
+
+def test_a_slip_shows_where_it_should():
+    """Found by the readings, and in the logits of one pass only where the pass is changed."""
+    tokens = experiment.held_out(24)
+    right = experiment.logits(tokens)
+    assert torch.allclose(right, novels.course_model()(tokens))
+    found, one_pass = {}, {}
+    for slip in experiment.SLIPS:
+        model = experiment.slipping(slip)
+        found[slip] = checks.which_slip.task.reference(*experiment.record(model, tokens))
+        logits, caches = model(tokens, experiment.weights(), None)
+        assert len(caches) == 4
+        one_pass[slip] = torch.allclose(logits, right, atol=1e-3)
+    assert found == {
+        "first": "sees ahead",
+        "second": "out of step",
+        "third": "counts",
+        "fourth": "forgets",
+        "fifth": "nothing found",
+    }
+    assert [slip for slip in experiment.SLIPS if one_pass[slip]] == ["second", "fourth"]
+    with pytest.raises(ValueError, match="slip is 'sixth': expected one of"):
+        experiment.slipping("sixth")
+
+
+def test_writing_is_timed_token_by_token():
+    read = []
+
+    def model(tokens, caches):
+        read.append(len(tokens))
+        return torch.eye(9)[(tokens + 1) % 9], caches
+
+    def write_on(model, choose, tokens, num_tokens):
+        for _ in range(num_tokens):
+            tokens = torch.cat((tokens, choose(model(tokens[-1:], None)[0][-1])))
+        return tokens
+
+    begun = torch.tensor([3, 4])
+    for writing in (
+        experiment.with_cache(write_on, model, experiment.best, begun, 3),
+        experiment.without_cache(model, experiment.best, begun, 3),
+    ):
+        assert writing.tokens.tolist() == [3, 4, 5, 6, 7]
+        assert writing.seconds.shape == (3,)
+        assert (writing.seconds > 0).all()
+    assert read == [1, 1, 1, 2, 3, 4]
+
+
+def test_a_model_of_ones_own_is_trained_until_the_time_is_over_or_somebody_stops_it(capsys, monkeypatch):
+    monkeypatch.setattr(experiment, "_ticking", lambda seconds: (seconds * n / 150 for n in range(150)))
+    config = ModelConfig(300, 16, 2, 1, 16, max_length=8)
+    text = novels.novel("emma")[:30_000]
+    model, calls = experiment.slipping("second"), []
+
+    def stopped(tokens, weights, caches):
+        calls.append(tokens.shape)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return model(tokens, weights, caches)
+
+    own = experiment.train_on(model, text, 10, config=config)
+    assert {name: part.shape for name, part in own.weights.items()} == {
+        name: part.shape for name, part in LanguageModel(config).state_dict().items()
+    }
+    assert own.decode(own.encode(text[:100])) == text[:100]
+    *_, (_, read, held) = own.losses
+    assert max(read, held) < own.losses[0][1] - 0.3 < math.log(300)
+    assert "on the end" in capsys.readouterr().out
+    own = experiment.train_on(stopped, text, 10, config=config)
+    assert calls[0] == (16, 8)
+    assert own.losses
+    assert "stopped" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="text has 5 letters: expected at least 20,000"):
+        experiment.train_on(model, "short", 1)
+    with pytest.raises(ValueError, match="minutes is 0: expected more than 0"):
+        experiment.train_on(model, text, 0)

@@ -1259,8 +1259,8 @@ def _text(
 def _model_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     return [
-        Case(_text(4, blocks=1)(normal), "one block"),
-        Case(_text(5, blocks=3)(normal), "three blocks"),
+        Case(_text(5, blocks=1)(normal), "one block"),
+        Case(_text(4, blocks=3)(normal), "three blocks"),
         Case(_text(4, blocks=2, heads=4, shared=2, dim=8)(normal), "four heads in two groups"),
         Case(_text(1, before=3)(normal), "a new token after three in the caches"),
         Case(_text(3, blocks=3, before=2)(normal), "three new tokens after two in the caches"),
@@ -1944,7 +1944,7 @@ def _write_cases(seed: int) -> list[Case]:
         Case(_begun(12, 3, 8, place=1)(normal), "another way to choose: always the second best"),
         Case(_begun(9, 1, 7)(normal), "a beginning of one token"),
         Case(_begun(9, 6, 1, place=2)(normal), "a single new token"),
-        Case(_begun(9, 3, 0)(normal), "no new token at all"),
+        Case(_begun(9, 1, 0)(normal), "no new token at all"),
         Case(_begun(25, 8, 12, place=1)(normal), "twelve tokens after eight"),
     ]
 

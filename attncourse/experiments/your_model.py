@@ -121,7 +121,9 @@ def with_cache(
         times.append(time.perf_counter())
         return token
 
-    return Writing(write_on(model, timed, tokens, num_tokens), torch.tensor(times).double().diff())
+    return Writing(
+        write_on(model, timed, tokens, num_tokens), torch.tensor(times, dtype=torch.float64).diff()
+    )
 
 
 @torch.no_grad()
@@ -135,7 +137,7 @@ def without_cache(
         found, _ = model(tokens, None)
         tokens = torch.cat((tokens, choose(found[-1])))
         seconds.append(time.perf_counter() - start)
-    return Writing(tokens, torch.tensor(seconds))
+    return Writing(tokens, torch.tensor(seconds, dtype=torch.float64))
 
 
 def table(writings: Mapping[str, Writing]) -> plots.Table:
