@@ -1259,9 +1259,9 @@ def _text(
 def _model_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     return [
+        Case(_text(4, blocks=2, heads=4, shared=2, dim=8)(normal), "four heads in two groups"),
         Case(_text(5, blocks=1)(normal), "one block"),
         Case(_text(4, blocks=3)(normal), "three blocks"),
-        Case(_text(4, blocks=2, heads=4, shared=2, dim=8)(normal), "four heads in two groups"),
         Case(_text(1, before=3)(normal), "a new token after three in the caches"),
         Case(_text(3, blocks=3, before=2)(normal), "three new tokens after two in the caches"),
         Case(_text(3, blocks=12)(normal), "twelve blocks"),
