@@ -151,6 +151,8 @@ def test_counting_is_its_equation(order):
     known, written = SMALL.tolist(), text.tolist()
     expected = [-math.log(kneser_ney(known, order, written[n], written[:n])) for n in range(1, len(written))]
     assert losses.tolist() == pytest.approx(expected)
+    # A text may be shorter than what is counted.
+    assert NGramModel(SMALL, order).token_losses(text[:2]).tolist() == pytest.approx(expected[:1])
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])

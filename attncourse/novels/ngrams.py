@@ -79,7 +79,7 @@ class NGramModel:
             Without the first token, as for a model that needs one to begin with.
         """
         probability = np.full(len(tokens), 1 / VOCABULARY_SIZE)
-        for before, level in enumerate(self._levels):
+        for before, level in enumerate(self._levels[: len(tokens)]):
             # The first tokens of the text have fewer before them: they keep what shorter contexts gave.
             probability[before:] = level.probability(_sequences(tokens, before + 1), probability[before:])
         return -torch.from_numpy(np.log(probability[1:]))
