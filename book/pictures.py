@@ -145,7 +145,9 @@ def your_model():
     picture = ""
     for place, (colour, strength) in enumerate([(BLUE, 0.35), (ORANGE, 1.0), (BLUE, 0.35), (ORANGE, 1.0)]):
         opacity = f' fill-opacity="{strength:g}"' if strength < 1 else ""
-        picture += f'<rect x="96" y="{54 - 15 * place}" width="46" height="12" rx="3" fill="{colour}"{opacity}/>'
+        picture += (
+            f'<rect x="96" y="{54 - 15 * place}" width="46" height="12" rx="3" fill="{colour}"{opacity}/>'
+        )
     wide = [14, 22, 10, 18, 14]
     x = 8.0
     for place, width in enumerate(wide):
