@@ -777,7 +777,7 @@ todays_attention = Task(
         ),
         laws.stays(
             "what comes later changes nothing for those before it",
-            "masking#causal-mask",
+            "masking#masking-the-leak",
             _attending(4, 8, heads=4, shared=2),
             _last_changed,
             _all_but_last,
@@ -1077,7 +1077,7 @@ llama_block = Task(
         ),
         laws.stays(
             "what comes later changes nothing for those before it",
-            "masking#causal-mask",
+            "masking#masking-the-leak",
             _one_block(4, 8),
             _last_changed,
             _all_but_last,
@@ -1352,7 +1352,7 @@ language_model = Task(
         ),
         laws.stays(
             "what comes later changes nothing for those before it",
-            "masking#causal-mask",
+            "masking#masking-the-leak",
             _text(4),
             _last_token_changed,
             _all_but_last,
@@ -2206,7 +2206,7 @@ which_slip = Task(
             "where another last token changes rows before it",
             "sees ahead",
             "later tokens are seen",
-            "masking#causal-mask",
+            "masking#masking-the-leak",
         ),
         _slip_law(
             "where one token, again and again, gets other logits each time",
@@ -2232,7 +2232,7 @@ which_slip = Task(
 
 @which_slip.made_of(
     ahead=wrongs(
-        "masking#causal-mask",
+        "masking#masking-the-leak",
         """
         last row: the last row is compared, too
             It was the last token that was changed: its own row must differ.
