@@ -50,7 +50,7 @@ POSITIONS = ("rotary", "sinusoidal")
 class RMSNorm(nn.Module):
     r"""Divide each row by the root of its mean square, and multiply each feature by a learned number.
 
-    .. math:: y_i = g_i \, \frac{x_i}{\sqrt{\frac{1}{D} \sum_j x_j^2 + \varepsilon}}
+    .. math:: m = \frac{1}{D} \sum_j x_j^2, \qquad y_i = g_i \, \frac{x_i}{\sqrt{m + \varepsilon}}
 
     What a layer normalisation does besides, subtracting the mean and adding a learned vector, is left out.
 
