@@ -790,7 +790,7 @@ todays_attention = Task(
             _all_rows_alike,
         ),
         Law(
-            "a text in two parts, with a cache between them, gives what one pass gives",
+            "after a right cache of the first part of a text, the second part comes out as in one pass",
             CACHE,
             _in_pieces(_todays_attention, _attending(5, 8, heads=4, shared=2)),
             _as_in_one_pass,
@@ -826,23 +826,19 @@ todays_attention = Task(
         """
         restart: with a cache, positions are counted from 0 again
             The first new position stands behind those in the cache. How many are there?
-            (your_model#writing-with-a-cache)
         queries restart: with a cache, the queries are counted from 0 again
-            Query and key of one position stand at the same place. (your_model#writing-with-a-cache)
+            Query and key of one position stand at the same place.
         keys restart: with a cache, the keys are counted from 0 again
-            Query and key of one position stand at the same place. (your_model#writing-with-a-cache)
+            Query and key of one position stand at the same place.
         again: the keys of the cache are turned once more
             They have been turned when they were new. Turn the new ones, and append them then.
-            (your_model#writing-with-a-cache)
         unturned: the keys are put into the cache before they are turned
             What is in the cache has been turned, and so must be what you add to it.
-            (your_model#writing-with-a-cache)
         from one: positions are counted from 1
             The scores do not show it, as only distances count. But the keys that you keep are turned by one
             step too many. The first position is 0.
         one less: with a cache, positions are counted from one too few
             With three positions in the cache, they have the numbers 0, 1 and 2. Which is next?
-            (your_model#writing-with-a-cache)
         """,
     ),
     groups=only(GROUPING, "tiled", "first"),
@@ -1083,7 +1079,7 @@ llama_block = Task(
             _all_but_last,
         ),
         Law(
-            "a text in two parts, with a cache between them, gives what one pass gives",
+            "after a right cache of the first part of a text, the second part comes out as in one pass",
             CACHE,
             _in_pieces(_llama_block, _one_block(5, 8, heads=4, shared=2)),
             _as_in_one_pass,
@@ -1364,7 +1360,7 @@ language_model = Task(
             _last_rows_alike,
         ),
         Law(
-            "a text in two parts, with the caches between them, gives what one pass gives",
+            "after right caches of the first part of a text, the second part comes out as in one pass",
             CACHE,
             _text_in_pieces,
             _as_in_one_pass,
@@ -1779,6 +1775,12 @@ next_token_probabilities = Task(
     laws=[
         Law("the probabilities sum to 1", CHOOSING, _scores(3, 7), _sums_to_one),
         Law(
+            "of probabilities of 0.6, 0.3 and 0.1, a top_p of 0.7 leaves the first two",
+            CHOOSING,
+            _logs(0.6, 0.3, 0.1, top_p=0.7),
+            _is_exactly(2 / 3, 1 / 3, 0.0),
+        ),
+        Law(
             "with a temperature of 1 and a top_p of 1 they are the softargmax of the logits",
             CHOOSING,
             _scores(5, top_p=1.0),
@@ -1789,12 +1791,6 @@ next_token_probabilities = Task(
             CHOOSING,
             _scores(5, temperature=2.0, top_p=1.0),
             _is_softmax,
-        ),
-        Law(
-            "of probabilities of 0.6, 0.3 and 0.1, a top_p of 0.7 leaves the first two",
-            CHOOSING,
-            _logs(0.6, 0.3, 0.1, top_p=0.7),
-            _is_exactly(2 / 3, 1 / 3, 0.0),
         ),
         Law(
             "of probabilities of 0.1, 0.3 and 0.6, a top_p of 0.5 leaves the last one",
@@ -1831,6 +1827,9 @@ next_token_probabilities = Task(
         too few: the token that crosses the threshold is dropped
             With 0.6 and 0.3 and a threshold of 0.7: the first has less than that. So it takes the second,
             too.
+        crossing: the token with which the threshold is reached is dropped, even if it is the first
+            With 0.6 and 0.3 and a threshold of 0.7: the first has less than that. So it takes the second,
+            too. And a top_p of 1 keeps all.
         too many: one token more than needed is kept
             As soon as those that are kept have top_p together, it is enough.
         each: tokens are kept that have by themselves at least the probability top_p
@@ -1890,12 +1889,13 @@ def any_probabilities(logits, temperature, top_p, *, heat="", nucleus="", total=
     kept = {
         "ignored": ordered >= 0,
         "too few": (together <= top_p) | (first == 0),
+        "crossing": together < top_p,
         "too many": (before - ordered.roll(1, -1) * (first > 0)) < top_p,
         "each": (ordered >= top_p) | (first == 0),
         "share": first < max(1, round(top_p * len(first))),
         "relative": ordered >= (1 - top_p) * ordered.amax(-1, keepdim=True),
     }.get(nucleus, before < top_p)
-    if top_p == 1:
+    if top_p == 1 and nucleus != "crossing":
         kept = torch.ones_like(kept)
     if heat == "after":
         ordered = torch.softmax(logits.gather(-1, places) / temperature, -1)
