@@ -22,6 +22,15 @@ def require_count(name: str, number: int, least: int) -> None:
         raise ValueError(f"{name} is {number}: expected at least {least}")
 
 
+def require_groups(num_heads: int, num_key_value_heads: int) -> None:
+    """Check that heads for queries fall into groups, one for each head for keys and values."""
+    if num_heads % num_key_value_heads:
+        raise ValueError(
+            f"num_key_value_heads is {num_key_value_heads} and num_heads is {num_heads}: "
+            "expected a number that divides num_heads"
+        )
+
+
 def require_output(function: str, output: Tensor, shape: Sequence[int]) -> None:
     """Check what a function gives that was passed as an argument."""
     if not isinstance(output, Tensor) or shape_of(output) != tuple(shape):

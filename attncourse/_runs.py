@@ -15,6 +15,18 @@ import torch
 from torch import Tensor, nn
 
 
+class Commanded:
+    """A run, a dataclass in ``attncourse.<package>.training``, whose first field is given by its place."""
+
+    @property
+    def command(self) -> str:
+        """What to type to train it."""
+        package = ".".join(type(self).__module__.split(".")[:2])
+        first, *others = dataclasses.fields(self)  # type: ignore[arg-type]
+        options = " ".join(f"--{field.name} {getattr(self, field.name)}" for field in others)
+        return f"python -m {package} train {getattr(self, first.name)} {options}"
+
+
 def train_in_parts(
     run: Any,
     model: nn.Module,

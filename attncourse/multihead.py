@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attncourse._require import (
     require_floating,
+    require_groups,
     require_key,
     require_mask,
     require_rows,
@@ -190,11 +191,7 @@ class MultiHeadAttention(nn.Module):
             _require_positive(name, getattr(self, name))
         self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
         _require_positive("num_key_value_heads", self.num_key_value_heads)
-        if num_heads % self.num_key_value_heads:
-            raise ValueError(
-                f"num_key_value_heads is {num_key_value_heads} and num_heads is {num_heads}: "
-                "expected a number that divides num_heads"
-            )
+        require_groups(num_heads, self.num_key_value_heads)
         self.dropout_p = dropout_p
         self.batch_first = batch_first
 

@@ -17,6 +17,7 @@ from attncourse._require import (
     require_choice,
     require_count,
     require_floating,
+    require_groups,
     require_rows,
     require_same_dtype,
     require_tensor,
@@ -823,11 +824,7 @@ def _require_heads(model_dim: int, num_heads: int, num_key_value_heads: int) -> 
         raise ValueError(
             f"model_dim is {model_dim} and num_heads is {num_heads}: expected a multiple of num_heads"
         )
-    if num_heads % num_key_value_heads:
-        raise ValueError(
-            f"num_key_value_heads is {num_key_value_heads} and num_heads is {num_heads}: "
-            "expected a number that divides num_heads"
-        )
+    require_groups(num_heads, num_key_value_heads)
 
 
 def _require_rotary(head_dim: int, base: float, scale: float) -> None:

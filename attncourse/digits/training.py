@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attncourse._require import require_choice, require_count
-from attncourse._runs import train_in_parts
+from attncourse._runs import Commanded, train_in_parts
 from attncourse.digits.data import ORDERS, digits, reordered, shifted
 from attncourse.digits.models import make_model
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Run(Commanded):
     """What decides a training run.
 
     Two equal runs give the same weights, bit for bit, on the same machine with the same
@@ -36,14 +36,6 @@ class Run:
         """What the run's files are called."""
         positions = f"-{self.positions}" if self.model == "attention" else ""
         return f"{self.model}{positions}-{self.order}-seed{self.seed}"
-
-    @property
-    def command(self) -> str:
-        """What to type to train it."""
-        options = " ".join(
-            f"--{field.name} {getattr(self, field.name)}" for field in dataclasses.fields(self)[1:]
-        )
-        return f"python -m attncourse.digits train {self.model} {options}"
 
 
 def train(

@@ -2,12 +2,14 @@
 
 import base64
 import io
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from html import escape
 
 import matplotlib.pyplot as plt
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from attncourse import plots
 
@@ -62,3 +64,33 @@ class Captioned:
 
     def __repr__(self) -> str:
         return f"{self.caption} {self.alt}"
+
+
+def times_of(seconds: Mapping[str, Tensor], what: str, together: int) -> Captioned:
+    """Curves of the time that one more takes, against how many have been written.
+
+    Parameters
+    ----------
+    seconds : dict of str to Tensor
+        For each curve, by its name, the time of each in seconds, shape (written,).
+    what : str
+        What is written: "letter" or "token".
+    together : int
+        A point is the median of so many, so that one slow one does not count.
+    """
+    plots.use_style()
+    drawing, ax = plt.subplots(figsize=(4.6, 2.8))
+    words = []
+    for name, each in seconds.items():
+        parts = each[: len(each) // together * together].view(-1, together)
+        middle = 1000 * parts.median(1).values  # (points,)
+        ax.plot(together * torch.arange(1, len(parts) + 1), middle, label=name)
+        words.append(f"{name}: from {middle[0]:.1f} to {middle[-1]:.1f} milliseconds")
+    ax.set(xlabel=f"{what}s written", ylabel=f"milliseconds a {what}")
+    ax.set_ylim(bottom=0)
+    ax.legend()
+    return Captioned(
+        drawing,
+        f"The time that one more {what} takes, the median of {together} {what}s, as the text grows.",
+        "Curves. " + "; ".join(words) + ".",
+    )

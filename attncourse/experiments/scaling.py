@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
 from attncourse import plots
 from attncourse._require import require_count
 from attncourse.attention_operator import attention
-from attncourse.experiments._figure import Captioned
+from attncourse.experiments._figure import Captioned, times_of
 from attncourse.letters.data import decode, encode
 from attncourse.letters.models import LetterModel
 from attncourse.letters.results import results
@@ -253,19 +252,4 @@ def table(writings: Mapping[str, Writing]) -> plots.Table:
 
 def figure(writings: Mapping[str, Writing]) -> Captioned:
     """The time of each letter, against how many have been written."""
-    plots.use_style()
-    drawing, ax = plt.subplots(figsize=(4.6, 2.8))
-    words = []
-    for name, one in writings.items():
-        parts = one.seconds[: len(one.seconds) // TOGETHER * TOGETHER].view(-1, TOGETHER)
-        middle = 1000 * parts.median(1).values  # one slow letter does not count
-        ax.plot(TOGETHER * torch.arange(1, len(parts) + 1), middle, label=name)
-        words.append(f"{name}: from {middle[0]:.1f} to {middle[-1]:.1f} milliseconds")
-    ax.set(xlabel="letters written", ylabel="milliseconds a letter")
-    ax.set_ylim(bottom=0)
-    ax.legend()
-    return Captioned(
-        drawing,
-        f"The time that one more letter takes, the median of {TOGETHER} letters, as the text grows.",
-        "Curves. " + "; ".join(words) + ".",
-    )
+    return times_of({name: one.seconds for name, one in writings.items()}, "letter", TOGETHER)

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 
 from attncourse import novels, plots
 from attncourse._require import require_choice, require_count
 from attncourse.attention_operator import attention
-from attncourse.experiments._figure import Captioned
+from attncourse.experiments._figure import Captioned, times_of
 from attncourse.masking import causal_mask
 from attncourse.multihead import merge_heads, repeat_heads
 from attncourse.positional import rotary
@@ -154,22 +153,7 @@ def table(writings: Mapping[str, Writing]) -> plots.Table:
 
 def figure(writings: Mapping[str, Writing]) -> Captioned:
     """The time of each token, against how many have been written."""
-    plots.use_style()
-    drawing, ax = plt.subplots(figsize=(4.6, 2.8))
-    words = []
-    for name, one in writings.items():
-        parts = one.seconds[: len(one.seconds) // TOGETHER * TOGETHER].view(-1, TOGETHER)
-        middle = 1000 * parts.median(1).values  # one slow token does not count
-        ax.plot(TOGETHER * torch.arange(1, len(parts) + 1), middle, label=name)
-        words.append(f"{name}: from {middle[0]:.1f} to {middle[-1]:.1f} milliseconds")
-    ax.set(xlabel="tokens written", ylabel="milliseconds a token")
-    ax.set_ylim(bottom=0)
-    ax.legend()
-    return Captioned(
-        drawing,
-        f"The time that one more token takes, the median of {TOGETHER} tokens, as the text grows.",
-        "Curves. " + "; ".join(words) + ".",
-    )
+    return times_of({name: one.seconds for name, one in writings.items()}, "token", TOGETHER)
 
 
 # What a black box says ------------------------------------------------------------------

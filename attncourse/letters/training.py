@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncourse._runs import train_in_parts
+from attncourse._runs import Commanded, train_in_parts
 from attncourse.letters.data import LONGEST, SHORTEST, random_words, text_batch
 from attncourse.letters.models import LetterModel
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Run(Commanded):
     """What decides a training run.
 
     Two equal runs give the same weights, bit for bit, on the same machine with the same
@@ -28,14 +28,6 @@ class Run:
     rate: float = 3e-3  # the highest learning rate of the cycle
     dropout: float = 0.0
     seed: int = 1
-
-    @property
-    def command(self) -> str:
-        """What to type to train it."""
-        options = " ".join(
-            f"--{field.name} {getattr(self, field.name)}" for field in dataclasses.fields(self)[1:]
-        )
-        return f"python -m attncourse.letters train {self.task} {options}"
 
 
 def training_loss(model: LetterModel, run: Run) -> Tensor:

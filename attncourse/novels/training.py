@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attncourse._require import require_choice, require_count
-from attncourse._runs import train_in_parts
+from attncourse._runs import Commanded, train_in_parts
 from attncourse.novels.data import VOCABULARY_SIZE, training_tokens
 from attncourse.your_model import LanguageModel, ModelConfig, parameter_count
 
@@ -60,7 +60,7 @@ def model_config(size: str, variant: str) -> ModelConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Run(Commanded):
     """What decides a training run.
 
     Two equal runs give the same weights, bit for bit, on the same machine with the same
@@ -79,14 +79,6 @@ class Run:
     def name(self) -> str:
         """What the run's files are called."""
         return f"{self.size}-{self.variant}-seed{self.seed}"
-
-    @property
-    def command(self) -> str:
-        """What to type to train it."""
-        options = " ".join(
-            f"--{field.name} {getattr(self, field.name)}" for field in dataclasses.fields(self)[1:]
-        )
-        return f"python -m attncourse.novels train {self.size} {options}"
 
 
 def train(
