@@ -847,3 +847,8 @@ def test_a_model_of_ones_own_is_trained_until_the_time_is_over_or_somebody_stops
         experiment.train_on(model, "short", 1)
     with pytest.raises(ValueError, match="minutes is 0: expected more than 0"):
         experiment.train_on(model, text, 0)
+
+
+def test_a_nucleus_that_has_just_top_p_is_enough():
+    # Four equal scores have a quarter each, without rounding; of equal ones the first are kept.
+    assert next_token_probabilities(torch.zeros(4), top_p=0.5).tolist() == [0.5, 0.5, 0, 0]
