@@ -434,3 +434,21 @@ def test_the_course_model_writes_the_same_with_and_without_a_cache():
     found = [generate(model, tokens, 40, temperature=0, use_cache=use_cache) for use_cache in (True, False)]
     assert torch.equal(*found)
     assert novels.decode(found[0]).startswith("My dear Emma,")
+
+
+def test_the_next_token_is_what_is_learned(monkeypatch):
+    read, asked = [], []
+    forward, loss = LanguageModel.forward, torch.nn.functional.cross_entropy
+
+    def reads(model, tokens, *arguments, **options):
+        read.append(tokens)
+        return forward(model, tokens, *arguments, **options)
+
+    def asks(logits, target, *arguments, **options):
+        asked.append(target)
+        return loss(logits, target, *arguments, **options)
+
+    monkeypatch.setattr(LanguageModel, "forward", reads)
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", asks)
+    novels.train(Run("small", steps=1, batch=2))
+    assert torch.equal(asked[0].view(2, -1)[:, :-1], read[0][:, 1:])

@@ -852,3 +852,8 @@ def test_a_model_of_ones_own_is_trained_until_the_time_is_over_or_somebody_stops
 def test_a_nucleus_that_has_just_top_p_is_enough():
     # Four equal scores have a quarter each, without rounding; of equal ones the first are kept.
     assert next_token_probabilities(torch.zeros(4), top_p=0.5).tolist() == [0.5, 0.5, 0, 0]
+
+
+def test_what_is_added_below_the_root_is_what_was_asked_for():
+    x = torch.randn(3, 8, dtype=torch.float64)
+    assert_close(RMSNorm(8, eps=0.5).double()(x), nn.RMSNorm(8, eps=0.5).double()(x))
