@@ -436,7 +436,7 @@ def test_the_course_model_writes_the_same_with_and_without_a_cache():
     assert novels.decode(found[0]).startswith("My dear Emma,")
 
 
-def test_the_next_token_is_what_is_learned(monkeypatch):
+def test_the_next_token_is_what_is_learned_with_the_dropout_asked_for(monkeypatch):
     read, asked = [], []
     forward, loss = LanguageModel.forward, torch.nn.functional.cross_entropy
 
@@ -450,5 +450,6 @@ def test_the_next_token_is_what_is_learned(monkeypatch):
 
     monkeypatch.setattr(LanguageModel, "forward", reads)
     monkeypatch.setattr(torch.nn.functional, "cross_entropy", asks)
-    novels.train(Run("small", steps=1, batch=2))
+    model, _ = novels.train(Run("small", steps=1, batch=2, dropout=0.3))
+    assert {part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
     assert torch.equal(asked[0].view(2, -1)[:, :-1], read[0][:, 1:])
