@@ -7,9 +7,12 @@ import subprocess
 import sys
 
 import nbformat
+import psutil
 import pytest
 from bs4 import BeautifulSoup
 from built_book import ROOT, program
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 pytestmark = pytest.mark.slow
 
@@ -254,6 +257,27 @@ def test_pages_run_side_by_side_and_only_once(tmp_path):
     again = build_of(tmp_path, settings)
     assert again.returncode == 0
     assert ("running cells" in first.stdout, "running cells" in again.stdout) == (True, False)
+
+
+def test_a_forked_kernel_has_imported_what_takes_long_and_is_a_kernel_otherwise(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "book/_ext")
+    from kernels import IMPORTS, KernelManager
+
+    cells = [
+        f"import os, sys; print(os.getpid(), os.getcwd(), set({IMPORTS}) <= sys.modules.keys())",
+        "import matplotlib.pyplot as plt; plt.plot([0, 1]);",
+        "1 / 0",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    client = NotebookClient(
+        notebook, kernel_manager_class=KernelManager, resources={"metadata": {"path": tmp_path}}
+    )
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        client.execute()
+    process, folder, has_imported = notebook.cells[0].outputs[0].text.split()
+    assert (folder, has_imported) == (str(tmp_path), "True")
+    assert "image/png" in notebook.cells[1].outputs[0].data
+    assert not psutil.pid_exists(int(process))
 
 
 def test_a_failing_cell_fails_every_build_until_it_is_mended(tmp_path):

@@ -539,6 +539,26 @@ def test_the_pencil_case_shows_what_came_back_beside_what_was_expected():
     assert "Read: attention_operator.html#rows-and-columns" in words
 
 
+def test_what_was_raised_or_differs_is_not_hidden_below_pages_of_numbers():
+    def raises(ids, mask, weights, num_heads):
+        return weights["nonsense"]
+
+    def zeros(ids, mask, weights, num_heads):
+        return torch.zeros(1)
+
+    for answer, words in [(raises, "KeyError: 'nonsense'"), (zeros, "the shape should be (2, 2)")]:
+        message = failed(checks.encode_texts, answer).message
+        assert message.index(words) < message.index("embeddings.word_embeddings.weight")
+    message = failed(attention, lambda query, key, value: raises(1, 2, {}, 3)).message
+    assert message.index("KeyError") < message.index("Expected")
+
+
+def test_what_stands_between_backticks_is_code_in_html():
+    html = failed(attention, lambda query, key, value: query.zero_()).verdict.html()
+    assert "your function changes its argument <code>query</code> in place" in html
+    assert "`" not in html
+
+
 def test_of_several_tensors_the_wrong_numbers_of_each_are_marked():
     def second_is_wrong(first, second):
         return torch.logaddexp(first[0], second[0]), torch.full_like(first[1], 7)

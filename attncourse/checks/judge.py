@@ -19,6 +19,10 @@ from attncourse.probe.program import Program
 Ask = Callable[[Sequence[Case], Sequence[str]], Sequence[Answer]]
 
 
+# Pictures that fit on a screen with the words.
+MANY = 8
+
+
 def judge(task: Task, seeds: Sequence[int], ask: Ask, wrong_parts: Sequence[str] = ()) -> Verdict:
     """Decide whether an answer is right, and if not say why.
 
@@ -108,11 +112,8 @@ def _judged(
     assert problem is not None
     seed, number, case = cases[first]
     answer = answers[first]
-    sections: list[Section] = []
-    if not seed and number == 1:
-        sections.append(_on_paper(task, case, answer, references[first]))
     right = len(cases) - len(wrong)
-    sections.append(_facts(task, cases[first], problem, answer.modified, right, len(cases)))
+    sections: list[Section] = [_facts(task, cases[first], problem, answer.modified, right, len(cases))]
     if failure is not None and failure.text:
         sections.append(Code(failure.text))
     law, breach = _broken_law(task, seed, ask, instead) if failure is None else (None, "")
@@ -123,6 +124,11 @@ def _judged(
     recognised = recognise(task, plain_cases, answers, first)
     sections += _passages(recognised)
     named = tuple(one.label for one in recognised.wrongs) if recognised and recognised.everywhere else ()
+    if not seed and number == 1:
+        on_paper = _on_paper(task, case, answer, references[first])
+        # What was raised is to be seen first, and so is all that is said below a page of numbers.
+        is_last = failure is not None or len(on_paper.pictures) > MANY
+        sections.insert(len(sections) if is_last else 0, on_paper)
     return Verdict(
         task.name,
         False,
@@ -195,7 +201,7 @@ def _number_if_expected(value: Plain, expected: Plain) -> Plain:
     return value
 
 
-def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer) -> Section:
+def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer) -> Pictures:
     """The pencil case: what went in, what came back, and what was expected."""
     pictures = [
         picture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Words:
         return textwrap.fill(self.words, WIDTH)
 
     def html(self, address: Address) -> str:
-        return f"<p>{html.escape(self.words)}</p>"
+        return f"<p>{_prose(self.words)}</p>"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Facts:
     def html(self, address: Address) -> str:
         rows = "".join(
             f'<tr><th scope="row" style="text-align:left;vertical-align:top;white-space:nowrap">'
-            f'{html.escape(title)}</th><td style="text-align:left">{html.escape(words)}</td></tr>'
+            f'{html.escape(title)}</th><td style="text-align:left">{_prose(words)}</td></tr>'
             for title, words in self.rows
         )
         return f"<table>{rows}</table>"
@@ -125,14 +126,14 @@ class Passage:
         return "\n".join(filter(None, parts))
 
     def html(self, address: Address) -> str:
-        words = f"<br>{html.escape(self.words)}" if self.words else ""
+        words = f"<br>{_prose(self.words)}" if self.words else ""
         passage = ""
         if self.read:
             shown, place = html.escape(link(self.read).removeprefix("book/")), address(link(self.read))
             passage = (
                 f'<br>Read: <a href="{html.escape(place)}">{shown}</a>' if place else f"<br>Read: {shown}"
             )
-        return f"<p><strong>{html.escape(self.sentence)}</strong>{words}{passage}</p>"
+        return f"<p><strong>{_prose(self.sentence)}</strong>{words}{passage}</p>"
 
 
 Section = Words | Facts | Pictures | Code | Passage
@@ -180,7 +181,7 @@ class Verdict:
     def html(self, address: Address = lambda passage: passage) -> str:
         """The whole as HTML without scripts or style sheets, readable on light and dark pages."""
         parts = "".join(section.html(address) for section in self.sections)
-        return f"<div><p><strong>{html.escape(self.headline)}</strong></p>{parts}</div>"
+        return f"<div><p><strong>{_prose(self.headline)}</strong></p>{parts}</div>"
 
 
 class CheckFailed(AssertionError):
@@ -302,7 +303,12 @@ def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-# Values as HTML ---------------------------------------------------------------------------
+# Words and values as HTML -----------------------------------------------------------------
+
+
+def _prose(words: str) -> str:
+    """What stands between backticks is code."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(words))
 
 
 def _table(picture: Picture) -> str:

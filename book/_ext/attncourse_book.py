@@ -23,7 +23,7 @@ import logging as python_logging
 import os
 import re
 import tempfile
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import edition
@@ -34,6 +34,7 @@ from figures import for_the_dark
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
+from kernels import KernelManager
 from math_core import LatexError, LatexToMathML
 from myst_nb.core import render
 from myst_nb.core.execute import NotebookClientCache, create_client
@@ -41,6 +42,7 @@ from myst_nb.core.loggers import DocutilsDocLogger
 from myst_nb.core.read import create_nb_reader
 from myst_nb.core.utils import coalesce_streams
 from nbformat import NotebookNode
+from pybtex.plugin import find_plugin, register_plugin
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.errors import SphinxError
 from sphinx.util import logging
@@ -88,14 +90,17 @@ def run_cells_side_by_side(app: Sphinx, env, docnames: list[str]) -> None:
     contents = list(getattr(app.config, "external_site_map", docnames))
     order = sorted(to_run, key=contents.index, reverse=True)
     cores = os.cpu_count() or 1
-    processes = min(cores, len(order))
+    at_once = min(cores, len(order))
+    # Every kernel has its share of the cores.
+    os.environ.setdefault("OMP_NUM_THREADS", str(cores // at_once))
+    many = len(order) > cores
     cache = get_cache(env.mystnb_config.execution_cache_path)
-    with ProcessPoolExecutor(processes, initializer=limit_threads, initargs=(cores // processes,)) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         running = {}
         for docname in order:
             path, notebook = to_run[docname].path, to_run[docname].notebook
             timeout = env.mystnb_config.execution_timeout
-            running[pool.submit(run_cells, notebook, str(path.parent), timeout)] = path
+            running[pool.submit(run_cells, notebook, str(path.parent), timeout, many)] = path
         for done in status_iterator(
             as_completed(running),
             "running cells... ",
@@ -131,19 +136,16 @@ def page_to_run(env, docname: str) -> NotebookClientCache | None:
     return None
 
 
-def limit_threads(threads: int) -> None:
-    """Give every kernel of this process its share of the cores."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-
-
-def run_cells(notebook: NotebookNode, folder: str, timeout: int) -> ExecutionResult:
-    """Run a page's cells in a kernel of its own."""
+def run_cells(notebook: NotebookNode, folder: str, timeout: int, many: bool) -> ExecutionResult:
+    """Run a page's cells in a kernel of its own, one of `many`."""
     config = Config()
     # A kernel of ipykernel 7 that is asked to end may complain that its sockets are gone.
     config.NotebookClient.shutdown_kernel = "immediate"
     with tempfile.TemporaryDirectory() as place:
         # By files: of kernels that start together, two may choose the same port. Windows has only ports.
         if os.name == "posix":
+            if many:
+                config.NotebookClient.kernel_manager_class = KernelManager
             config.KernelManager.transport = "ipc"
             config.KernelManager.connection_file = str(Path(place, "kernel.json"))
         return single_nb_execution(notebook, folder, timeout, allow_errors=False, config=config)
@@ -414,8 +416,15 @@ def forget_a_failed_build(app: Sphinx, exception) -> None:
         Path(app.doctreedir, ENV_PICKLE_FILENAME).unlink(missing_ok=True)
 
 
+def register_backends() -> None:
+    """Let pybtex find at once how a citation is written: otherwise it looks through all packages for each."""
+    for name in ("docutils", "plaintext"):
+        register_plugin("pybtex.backends", name, find_plugin("pybtex.backends", name))
+
+
 def setup(app: Sphinx) -> dict:
     edition.setup(app)
+    register_backends()
     app.connect("config-inited", set_execution_cache)
     app.connect("env-before-read-docs", run_cells_side_by_side)
     app.connect("doctree-read", warn_of_undescribed_figures)
