@@ -23,6 +23,7 @@ from attncourse import (
     load_tokenizer,
     mean_pooling,
     reciprocal_rank,
+    sentences,
     tokenize,
     words,
 )
@@ -483,10 +484,19 @@ def test_heads_are_looked_at_where_the_job_is(published):
 
 
 def test_pairs_about_it(published):
-    right = experiment.moves(["food"], each=1)
-    assert right.dtype == torch.bool
-    assert right.shape[1:] == (6, 12)
-    assert right[:, 3, 1].all()
+    moved = experiment.moves(["food"], each=1)
+    assert moved.shape == (12, 6, 12)
+    assert (moved[:, 3, 1] > 0).all()
+    # By hand, from the weights of the first pair: in either sentence the right thing less the other.
+    pair = sentences.pairs(["food"])[0]
+    amounts = []
+    for one in pair.sentences:
+        weights = sentences.weights_of(load_sentence_encoder(), one.text)[3, 1]
+        row = weights[one.words.index("it") + 1]
+        right = pair.things[pair.sentences.index(one)]
+        (wrong,) = set(pair.things) - {right}
+        amounts.append(row[one.words.index(right) + 1] - row[one.words.index(wrong) + 1])
+    torch.testing.assert_close(moved[0, 3, 1], sum(amounts) / 2)
 
 
 def test_the_figure_says_where_each_question_finds_its_passage():

@@ -235,7 +235,7 @@ def looks(job: str, number: int = 40, seed: int = 0) -> tuple[Tensor, Tensor, Te
 
 @torch.no_grad()
 def moves(families: Sequence[str], each: int = 5) -> Tensor:
-    """For pairs of sentences that differ in what *it* stands for: does *it* look the right way, in each head?
+    """For pairs of sentences that differ in what *it* stands for: how much weight moves the right way?
 
     Parameters
     ----------
@@ -246,9 +246,11 @@ def moves(families: Sequence[str], each: int = 5) -> Tensor:
 
     Returns
     -------
-    Tensor of bool, shape (num_pairs, 6, 12)
-        Whether from one sentence of a pair to the other the weight moves towards what is meant.
+    Tensor, shape (num_pairs, 6, 12)
+        For each head, the weight on the right thing less that on the other, mean of the two sentences of a
+        pair. Above 0, the weight moves towards what is meant; the pairs of the same two words that decide
+        stand one after the other.
     """
     require_count("each", each, 1)
     told = [pair for place, pair in enumerate(sentences.pairs(families)) if place % 5 < each]
-    return sentences.margins(_encoder(), told).sum(1) > 0
+    return sentences.margins(_encoder(), told).mean(1)
