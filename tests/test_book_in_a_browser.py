@@ -376,6 +376,25 @@ def test_what_scrolls_on_a_phone_says_so(html, browser):
     context.close()
 
 
+# Formulas that scroll, as JavaScript's numbers of them: all, and those that the keyboard does not reach.
+SCROLLING = """new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame)).then(() => {
+    const wide = [...document.querySelectorAll("div.math")].filter(box => box.scrollWidth > box.clientWidth);
+    return [wide.length, wide.filter(box => box.tabIndex < 0).length];
+})"""
+
+
+def test_a_wide_formula_is_reached_by_keyboard_however_the_window_changes(html, browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page, _ = opened(context, f"{html.as_uri()}/book/words.html")
+    found = []
+    for width in (390, 1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        found.append(page.evaluate(SCROLLING))
+    assert found[0][0] > found[1][0]
+    assert [unreached for _, unreached in found] == [0, 0, 0]
+    context.close()
+
+
 LOADED_FONTS = (
     "document.fonts.ready.then(fonts => [...fonts].filter(f => f.status == 'loaded').map(f => f.family))"
 )

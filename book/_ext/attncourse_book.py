@@ -242,9 +242,10 @@ def set_primes(formula: str) -> str:
 
 # A formula that is wider than the screen scrolls, by keyboard too.
 SCROLL_BY_KEYBOARD = """
-for (const event of ["load", "resize"]) addEventListener(event, () => {
-  for (const box of document.querySelectorAll("div.math"))
-    box.scrollWidth > box.clientWidth ? box.tabIndex = 0 : box.removeAttribute("tabindex");
+addEventListener("load", () => {
+  const watch = new ResizeObserver(changes => changes.forEach(({target: box}) =>
+    box.scrollWidth > box.clientWidth ? box.tabIndex = 0 : box.removeAttribute("tabindex")));
+  document.querySelectorAll("div.math").forEach(box => watch.observe(box));
 });
 """
 
