@@ -22,6 +22,7 @@ from torch import Tensor, nn
 import attncourse
 from attncourse import checks
 from attncourse.checks.check import Check
+from attncourse.checks.check import _address as address
 from attncourse.checks.compare import problem_with, same_form
 from attncourse.checks.judge import judge
 from attncourse.checks.task import Task, registry, source_of
@@ -557,6 +558,19 @@ def test_what_stands_between_backticks_is_code_in_html():
     html = failed(attention, lambda query, key, value: query.zero_()).verdict.html()
     assert "your function changes its argument <code>query</code> in place" in html
     assert "`" not in html
+
+
+@pytest.mark.parametrize("place", ["book", "_build/html/book"])  # of what students get, and of a clone
+def test_a_passage_is_a_link_where_the_page_is(place, tmp_path, monkeypatch):
+    homework = tmp_path / "homework/masking"
+    page = tmp_path / place / "masking.html"
+    for folder in (homework, page.parent):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(homework)
+    assert address("book/masking.html#padding") == ""
+    page.touch()
+    assert (homework / address("book/masking.html#padding")).resolve().name == "masking.html#padding"
+    assert (homework / address("book/masking.html#padding").partition("#")[0]).is_file()
 
 
 def test_of_several_tensors_the_wrong_numbers_of_each_are_marked():

@@ -125,7 +125,7 @@ def _address(passage: str) -> str:
     page = passage.removeprefix("book/")
     up = ""
     for folder in (Path.cwd(), *Path.cwd().parents):
-        for book in ("book", "_build/html"):
+        for book in ("book", "_build/html/book"):
             if (folder / book / page.partition("#")[0]).is_file():
                 return f"{up}{book}/{page}"
         up += "../"
