@@ -305,7 +305,7 @@ swiglu = Task(
     _swiglu,
     {
         "x": torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
-        "W_gate": torch.tensor([[40.0, 0.0, -50.0], [0.0, 60.0, 0.0]]),
+        "W_gate": torch.tensor([[40.0, 0.0, -50.0], [0.0, 100.0, 0.0]]),
         "W_up": torch.tensor([[2.0, 7.0, 9.0], [5.0, 3.0, 8.0]]),
         "W_down": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
     },
@@ -1540,6 +1540,7 @@ def _fit_cases(seed: int) -> list[Case]:
         case("one head of keys and values", whole(100, 200), 1, whole(3, 32), 4000, None, 10**6),
         case("a window that is shorter than the texts", whole(30, 60), 2, 4, 5000, whole(300, 700), 10**8),
         case("a window that is longer than the texts", whole(30, 60), 4, 2, 500, whole(900, 2000), 10**6),
+        case("a window of a few tokens", whole(30, 60), 2, 4, 5000, whole(2, 4), 10**6),
         case("not even one text fits", 0, 8, 4, 100_000, None, 10**7),
         Case(_served(10**9, whole(6, 9) * 10**8, 12, 768, 12, 12, 100, None), "the weights do not fit"),
     ]
@@ -1641,6 +1642,10 @@ texts_that_fit = Task(
             What no later position sees need not be kept.
         always: as many positions are counted as the window has, though the text is shorter
             A text of 500 tokens has 500 keys, whatever the window.
+        one less: a position less is kept than the window has
+            The window counts the position itself, too: so many keys a query sees.
+        one more: a position more is kept than the window has
+            The window counts the position itself, too: so many keys a query sees.
         """,
     ),
     weights=wrongs(
@@ -1666,7 +1671,7 @@ texts_that_fit = Task(
     rounded=wrongs(
         COUNTING,
         """
-        up: the last text does not fit completely
+        up: a last text is counted that does not fit
             Half a text is none. Which way must be rounded?
         none: parts of texts are counted
             Half a text is none: a whole number is asked for.
@@ -1695,7 +1700,8 @@ def any_fit(
 ):
     kept = num_tokens
     if window is not None and used != "ignored":
-        kept = window if used == "always" else min(num_tokens, window)
+        seen = window + {"one less": -1, "one more": 1}.get(used, 0)
+        kept = window if used == "always" else min(num_tokens, seen)
     head_dim = model_dim // num_heads
     count = {"all": num_heads, "one": 1}.get(heads, num_key_value_heads)
     if heads == "whole":
@@ -2119,6 +2125,8 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
                     changed[int(torch.randint(1, length - 1, (), generator=generator))] += 2
                 case "ahead, a little":
                     changed = changed + 0.03 * (row < length - 1)
+                case "ahead, one number a little":
+                    changed[1, 0] += 0.02
                 case "ahead, features exchanged":
                     changed = torch.where(row < length - 1, changed.roll(1, -1), changed)
                 case "counts":
@@ -2127,6 +2135,8 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
                     same = torch.where(row > 1, same + normal(length, 4), same)
                 case "counts a little":
                     same = same + 0.03 * (row % 2)
+                case "counts, ever a little more":
+                    same = same + 0.006 * row
                 case "counts, features exchanged":
                     same = torch.where(row % 2 == 1, same.roll(1, -1), same)
                 case "forgets":
@@ -2158,10 +2168,12 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
         "later tokens are seen": record("ahead"),
         "a later token is seen by one": record("ahead, one row"),
         "a later token is seen, a little": record("ahead, a little"),
+        "a later token is seen by one number, a little": record("ahead, one number a little"),
         "a later token exchanges features": record("ahead, features exchanged"),
         "it is counted how often a token came": record("counts"),
         "it is counted from the third on": record("counts from the second"),
         "it is counted, a little": record("counts a little"),
+        "it is counted, ever a little more": record("counts, ever a little more"),
         "every second row has exchanged features": record("counts, features exchanged"),
         "the steps know one token each": record("forgets"),
         "the first step is right, and then none": record("steps"),
@@ -2247,6 +2259,8 @@ which_slip = Task(
         """
         neighbours: only the first two rows of `same` are compared
             The slip may show from the third on. Compare all of them with the first.
+        before: each row of `same` is compared with the one before it only
+            Many small steps make a large one. Compare all of them with the first.
         ignored: it is not asked whether the rows of `same` are equal
             Where all values are equal, so is every average of them. If the rows differ, something is counted.
         with whole: `same` is compared with `whole`
@@ -2276,6 +2290,8 @@ which_slip = Task(
             A hundredth or more is a difference.
         sums: only the sums of rows are compared
             Two rows may have the same sum. Compare number by number.
+        mean: the mean difference of two rows is asked for, not the largest
+            One number that differs is a difference, however equal the others are.
         """,
     ),
     order=wrongs(
@@ -2295,7 +2311,8 @@ def any_slip(
     limit = {"exactly": 0.0, "loosely": 0.5}.get(same, 0.01)
 
     def agree(first, second):
-        apart = (first - second).abs().amax(-1)
+        apart = (first - second).abs()
+        apart = apart.mean(-1) if same == "mean" else apart.amax(-1)
         if same == "sums":
             apart = (first.sum(-1) - second.sum(-1)).abs()
         return apart <= limit
@@ -2303,7 +2320,8 @@ def any_slip(
     before = agree(changed, whole)
     before = {"last row": before, "first only": before[:1], "ignored": before[:0]}.get(ahead, before[:-1])
     rows = {"neighbours": same_token[:2], "ignored": same_token[:1]}.get(counts, same_token)
-    alike = agree(rows, whole[: len(rows)] if counts == "with whole" else same_token[:1])
+    others = {"with whole": whole[: len(rows)], "before": same_token.roll(1, 0)}.get(counts, same_token[:1])
+    alike = agree(rows, others)[counts == "before" :]
     pairs = tokens[:, None] == tokens
     if forgets == "first":
         pairs = pairs & (torch.arange(len(tokens)) == 0)
