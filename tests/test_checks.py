@@ -560,6 +560,13 @@ def test_what_stands_between_backticks_is_code_in_html():
     assert "`" not in html
 
 
+def test_what_an_answer_gives_is_no_markup():
+    html = failed(attention, lambda query, key, value: "<script>a</script> `<b>c</b>`").verdict.html()
+    assert "&lt;script&gt;" in html
+    assert "<script>" not in html
+    assert "<b>" not in html
+
+
 @pytest.mark.parametrize("place", ["book", "_build/html/book"])  # of what students get, and of a clone
 def test_a_passage_is_a_link_where_the_page_is(place, tmp_path, monkeypatch):
     homework = tmp_path / "homework/masking"

@@ -19,8 +19,8 @@ from attncourse.probe.program import Program
 Ask = Callable[[Sequence[Case], Sequence[str]], Sequence[Answer]]
 
 
-# Pictures that fit on a screen with the words.
-MANY = 8
+# So many pictures fit on a screen with the words.
+PICTURES_AT_MOST = 8
 
 
 def judge(task: Task, seeds: Sequence[int], ask: Ask, wrong_parts: Sequence[str] = ()) -> Verdict:
@@ -127,7 +127,7 @@ def _judged(
     if not seed and number == 1:
         on_paper = _on_paper(task, case, answer, references[first])
         # What was raised is to be seen first, and so is all that is said below a page of numbers.
-        is_last = failure is not None or len(on_paper.pictures) > MANY
+        is_last = failure is not None or len(on_paper.pictures) > PICTURES_AT_MOST
         sections.insert(len(sections) if is_last else 0, on_paper)
     return Verdict(
         task.name,

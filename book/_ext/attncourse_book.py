@@ -93,14 +93,15 @@ def run_cells_side_by_side(app: Sphinx, env, docnames: list[str]) -> None:
     at_once = min(cores, len(order))
     # Every kernel has its share of the cores.
     os.environ.setdefault("OMP_NUM_THREADS", str(cores // at_once))
-    many = len(order) > cores
+    # One or two pages may need nothing of what is imported for all.
+    forked = len(order) > cores
     cache = get_cache(env.mystnb_config.execution_cache_path)
     with ThreadPoolExecutor(at_once) as pool:
         running = {}
         for docname in order:
             path, notebook = to_run[docname].path, to_run[docname].notebook
             timeout = env.mystnb_config.execution_timeout
-            running[pool.submit(run_cells, notebook, str(path.parent), timeout, many)] = path
+            running[pool.submit(run_cells, notebook, str(path.parent), timeout, forked)] = path
         for done in status_iterator(
             as_completed(running),
             "running cells... ",
@@ -136,15 +137,15 @@ def page_to_run(env, docname: str) -> NotebookClientCache | None:
     return None
 
 
-def run_cells(notebook: NotebookNode, folder: str, timeout: int, many: bool) -> ExecutionResult:
-    """Run a page's cells in a kernel of its own, one of `many`."""
+def run_cells(notebook: NotebookNode, folder: str, timeout: int, forked: bool) -> ExecutionResult:
+    """Run a page's cells in a kernel of its own, `forked` where it is one of many."""
     config = Config()
     # A kernel of ipykernel 7 that is asked to end may complain that its sockets are gone.
     config.NotebookClient.shutdown_kernel = "immediate"
     with tempfile.TemporaryDirectory() as place:
         # By files: of kernels that start together, two may choose the same port. Windows has only ports.
         if os.name == "posix":
-            if many:
+            if forked:
                 config.NotebookClient.kernel_manager_class = KernelManager
             config.KernelManager.transport = "ipc"
             config.KernelManager.connection_file = str(Path(place, "kernel.json"))
