@@ -26,7 +26,7 @@ from attncourse.checks.check import _address as address
 from attncourse.checks.compare import problem_with, same_form
 from attncourse.checks.judge import judge
 from attncourse.checks.task import Task, registry, source_of
-from attncourse.checks.verdict import Code, link
+from attncourse.checks.verdict import Code, Passage, link
 from attncourse.experiments._training import one_cycle
 from attncourse.grading.answers import right_answers
 from attncourse.probe import wire
@@ -560,6 +560,14 @@ def test_what_stands_between_backticks_is_code_in_html():
     assert "`" not in html
 
 
+def test_what_our_words_stress_is_stressed_in_html():
+    words = "It is about what *the most probable ones* have together, *not* 2 * 3 * 4, x*y*z or `*args`."
+    html = Passage("This looks like: a mistake.", words, "").html(str)
+    assert "<em>the most probable ones</em>" in html
+    assert "<em>not</em> 2 * 3 * 4, x*y*z or <code>*args</code>." in html
+    assert html.count("<em>") == 2
+
+
 def test_what_an_answer_gives_is_no_markup():
     html = failed(attention, lambda query, key, value: "<script>a</script> `<b>c</b>`").verdict.html()
     assert "&lt;script&gt;" in html
@@ -587,6 +595,31 @@ def test_of_several_tensors_the_wrong_numbers_of_each_are_marked():
     message = failed(checks.merge_outputs, second_is_wrong).message
     assert message.count("[7*]") == 2
     assert "0.6931*" not in message
+
+
+def test_what_comes_back_with_a_cache_is_named():
+    reference = checks.language_model.task.reference
+
+    def one_more(tokens, weights, caches):
+        logits, [(keys, values), *others] = reference(tokens, weights, caches)
+        return logits, [(keys, values + 1), *others]
+
+    def in_a_row(tokens, weights, caches):
+        logits, [(keys, values), *_] = reference(tokens, weights, caches)
+        return logits, keys, values
+
+    task = checks.language_model.task
+    message = verdict(task, one_more, refusing=False).message
+    assert "Came back     caches: block 0: values: a tensor of shape (1, 2, 2)" in message
+    for name in ("logits", "caches: block 0: keys", "caches: block 0: values"):
+        assert f"Came back: {name}" in message
+        assert f"Expected: {name}" in message
+    message = verdict(task, in_a_row, refusing=False).message
+    assert "2 things were expected" in message
+    assert "Came back: 3" in message
+    message = verdict(checks.todays_attention.task, lambda *inputs: inputs[0], refusing=False).message
+    assert "Expected: output" in message
+    assert "Expected: cache: keys" in message
 
 
 def test_no_line_is_wider_than_what_jupyterlab_shows_beside_its_file_browser():

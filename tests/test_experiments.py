@@ -68,4 +68,6 @@ def test_a_figure_has_its_words_as_they_are():
     page = BeautifulSoup(shown._repr_html_(), "html.parser")
     assert page.figcaption.text == "a < b & c"
     assert page.img["alt"] == 'the "best"'
+    assert page.style.text.startswith('[data-jp-theme-light="false"] .attncourse-figure img')
+    assert page.select_one(".attncourse-figure img") == page.img
     assert repr(shown) == 'a < b & c the "best"'

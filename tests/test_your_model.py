@@ -34,6 +34,7 @@ from attncourse import (
     parameter_count,
     rotary,
 )
+from attncourse.checks.check import Check
 from attncourse.experiments import your_model as experiment
 
 seeds = st.integers(0, 2**32 - 1)
@@ -769,6 +770,198 @@ def test_printing_a_layer_shows_its_sizes():
     assert "8, eps=1e-06" in repr(RMSNorm(8))
 
 
+# --- what the checks say ---
+
+
+def said_of(name, answer):
+    """What the check says of an answer, which may call what an answer of a student may not."""
+    found = Check(getattr(checks, name).task).verdict(answer, (0,), refusing=False)
+    assert not found.passed
+    return found
+
+
+def right(name):
+    return getattr(checks, name).task.reference
+
+
+def heads_in_turn(query, key, value, mask):
+    times = query.shape[-3] // key.shape[-3]
+    return right("grouped_attention")(
+        query, torch.cat([key] * times, -3), torch.cat([value] * times, -3), mask
+    )
+
+
+def test_a_law_about_a_change_says_of_what():
+    words = " ".join(said_of("grouped_attention", heads_in_turn).message.split())
+    assert "before the second one is changed and" in words
+
+    def sees_all(x, weights, cache):
+        output, cache = right("todays_attention")(x, weights, cache)
+        return output + x[..., -1:, :] - x, cache  # nothing for a single position
+
+    assert " before the last position is changed and " in " ".join(
+        said_of("todays_attention", sees_all).message.split()
+    )
+
+    def window_always(*sizes):
+        *others, num_tokens, window = sizes
+        return right("texts_that_fit")(*others, num_tokens if window is None else window, window)
+
+    words = " ".join(said_of("texts_that_fit", window_always).message.split())
+    assert "But yours gives 375 without a window and 312 with one of 600 for texts of 500 tokens." in words
+
+
+def test_so_many_fit_as_are_said():
+    """What the laws say of a hundred texts, counted here anew."""
+    task = checks.texts_that_fit.task
+    told = [law for law in task.laws if "exactly 100 texts" in law.sentence]
+    assert len(told) == 4
+    for law in told:
+        fit = []
+        for case in law.cases(0):
+            of = case.inputs
+            left = of["memory"] - 2 * of["num_parameters"]
+            # Two bytes for each feature of a key and of a value.
+            one = 4 * of["num_blocks"] * of["num_key_value_heads"] * of["model_dim"] // of["num_heads"]
+            fit.append(left / (one * of["num_tokens"]))
+        assert fit[0] == 100
+        assert f"{fit[1]:.0f} fit with twice as many" in law.sentence
+        assert law.breach(law.cases(0), fit) is None
+        assert law.breach(law.cases(0), [100, fit[1] + 1]) is not None
+
+    def one_byte(memory, num_parameters, *sizes):
+        return right("texts_that_fit")(memory + num_parameters, num_parameters, *sizes)
+
+    words = " ".join(said_of("texts_that_fit", one_byte).message.split())
+    assert "100 texts, 50 fit with twice as many blocks. But yours says 107, and 53 with twice" in words
+
+
+def grouped(query, key, value, mask, divisor=None, front=None):
+    group = query.shape[-3] // key.shape[-3]
+    key, value = (x.repeat_interleave(group, dim=-3 if front is None else front) for x in (key, value))
+    scores = query @ key.mT / (query.shape[-1] if divisor is None else divisor) ** 0.5
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ value
+
+
+def block(x, weights, cache, *, eps=1e-6, first=False, second=False):
+    """The block, which adds to the normalised input in one step or both."""
+    names = ("W_Q", "W_K", "W_V", "W_O")
+    normed = right("rms_norm")(x, weights["attention_norm.weight"], eps)
+    found, cache = right("todays_attention")(normed, {n: weights["attention." + n] for n in names}, cache)
+    x = (normed if first else x) + found
+    normed = right("rms_norm")(x, weights["mlp_norm.weight"], eps)
+    found = right("swiglu")(normed, *(weights["mlp.W_" + n] for n in ("gate", "up", "down")))
+    return (normed if second else x) + found, cache
+
+
+def turned_before(x, weights, cache):
+    before = 0 if cache is None else cache[0].shape[-2]
+    turned = rotary(x, torch.arange(before, before + x.shape[-2])).unsqueeze(-3)
+    key, value = turned @ weights["W_K"], x.unsqueeze(-3) @ weights["W_V"]
+    if cache is not None:
+        key, value = torch.cat((cache[0], key), -2), torch.cat((cache[1], value), -2)
+    found = grouped(turned @ weights["W_Q"], key, value, causal_mask(x.shape[-2], key.shape[-2]))
+    return found.transpose(-3, -2).flatten(-2) @ weights["W_O"], (key, value)
+
+
+def turned_at_each_step(x, weights, cache):
+    before, new = 0 if cache is None else cache[0].shape[-2], x.unsqueeze(-3)
+    key, value = new @ weights["W_K"], new @ weights["W_V"]
+    if cache is not None:
+        key, value = torch.cat((cache[0], key), -2), torch.cat((cache[1], value), -2)
+    places = torch.arange(key.shape[-2])
+    query = rotary(new @ weights["W_Q"], places[before:])
+    found = grouped(query, rotary(key, places), value, causal_mask(x.shape[-2], len(places)))
+    return found.transpose(-3, -2).flatten(-2) @ weights["W_O"], (key, value)
+
+
+def slip_asked(tokens, whole, changed, same, steps, *, steps_first=False, pairs=None):
+    def equal(first, second):
+        return (first - second).abs().amax(-1) < 0.01
+
+    if not equal(changed, whole)[:-1].all():
+        return "sees ahead"
+    counts = not equal(same, same[0]).all()
+    if counts and not steps_first:
+        return "counts"
+    if not equal(steps, whole).all():
+        rows, twins = equal(steps[:, None], steps), tokens[:, None] == tokens
+        if pairs == "side by side":
+            forgets = rows.diagonal(1)[twins.diagonal(1)].all()
+        else:
+            forgets = (rows == twins).all() if pairs == "both ways" else rows[twins].all()
+        return "forgets" if forgets else "out of step"
+    return "counts" if counts else "nothing found"
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "labels"),
+    [
+        (
+            "rms_norm",
+            lambda x, weight, eps: weight * x / (x.var(-1, keepdim=True) + eps).sqrt(),
+            [
+                "the features are divided by their standard deviation",
+                "the sum of the squares is divided by one less than there are features",
+            ],
+        ),
+        (
+            "grouped_attention",
+            lambda query, *rest: grouped(query, *rest, query.shape[-3] * query.shape[-1]),
+            ["the scale counts the features of all heads together, and not those of one"],
+        ),
+        (
+            "grouped_attention",
+            lambda query, key, value, mask: grouped(query, key, value, ~mask),
+            ["what may be seen is hidden by minus infinity, and the other way round"],
+        ),
+        (
+            "grouped_attention",
+            lambda *inputs: grouped(*inputs, front=0),
+            ["dimension 0 is repeated, which holds the heads only without a batch"],
+        ),
+        (
+            "grouped_attention",
+            lambda *inputs: grouped(*inputs, front=1),
+            ["dimension 1 is repeated, which holds the heads only in a single batch"],
+        ),
+        ("todays_attention", turned_before, ["the input is turned before queries and keys are made of it"]),
+        (
+            "todays_attention",
+            turned_at_each_step,
+            ["keys go into the cache before they are turned, and at each step all are turned"],
+        ),
+        (
+            "llama_block",
+            lambda *inputs: block(*inputs, first=True),
+            ["in the first step, the normalised input is what is added to"],
+        ),
+        (
+            "llama_block",
+            lambda *inputs: block(*inputs, second=True, eps=1e-5),
+            ["in the second step, the normalised sum is what is added to", "eps is 1e-5, and not 1e-6"],
+        ),
+        (
+            "which_slip",
+            lambda *inputs: slip_asked(*inputs, steps_first=True),
+            ["the steps are looked at before `same`"],
+        ),
+        (
+            "which_slip",
+            lambda *inputs: slip_asked(*inputs, pairs="side by side"),
+            ["equal tokens are compared only where they stand side by side"],
+        ),
+        (
+            "which_slip",
+            lambda *inputs: slip_asked(*inputs, pairs="both ways"),
+            ["different tokens must have different rows, too"],
+        ),
+    ],
+)
+def test_what_a_student_may_well_write_is_named(name, answer, labels):
+    assert list(said_of(name, answer).mistakes) == labels
+
+
 # --- the experiment of the exercise ---
 
 
@@ -819,6 +1012,24 @@ def test_writing_is_timed_token_by_token():
     assert read == [1, 1, 1, 2, 3, 4]
 
 
+def test_what_is_printed_is_broken_between_words():
+    text = novels.novel("emma")[:2000]
+    lines = experiment.wrapped(text).split("\n")
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines).split() == text.split()  # with bride-people whole
+    assert experiment.wrapped("one\n\ntwo") == "one\n\ntwo"
+
+
+def test_table_and_figure_show_the_same_times():
+    seconds = torch.arange(1, 41, dtype=torch.float64) / 1000  # 8, and then two times 16
+    shown = {"mine": experiment.Writing(torch.zeros(41, dtype=torch.long), seconds)}
+    # The median of 16 is the lower one of the two in the middle, as PyTorch has it.
+    assert "mine: from 16.0 to 32.0 milliseconds" in experiment.figure(shown).alt
+    head, row = repr(experiment.table(shown)).splitlines()
+    assert head.split("  ")[-1] == "ms a token, last 16"
+    assert row.split() == ["mine", "0.8", "32.0"]
+
+
 def test_a_model_of_ones_own_is_trained_until_the_time_is_over_or_somebody_stops_it(capsys, monkeypatch):
     monkeypatch.setattr(experiment, "_ticking", lambda seconds: (seconds * n / 150 for n in range(150)))
     config = ModelConfig(300, 16, 2, 1, 16, max_length=8)
@@ -838,7 +1049,7 @@ def test_a_model_of_ones_own_is_trained_until_the_time_is_over_or_somebody_stops
     assert own.decode(own.encode(text[:100])) == text[:100]
     *_, (_, read, held) = own.losses
     assert max(read, held) < own.losses[0][1] - 0.3 < math.log(300)
-    assert "on the end" in capsys.readouterr().out
+    assert "on the held-back end of the text" in capsys.readouterr().out
     own = experiment.train_on(stopped, text, 10, config=config)
     assert calls[0] == (16, 8)
     assert own.losses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -45,14 +46,24 @@ def problem_with(task: Task, case: Case, answer: Answer, reference: Answer) -> P
         sentence = task.compare(case.inputs, answer.value)
         problem = None if sentence is None else Problem(describe(answer.value), sentence)
     else:
-        problem = difference(answer.value, reference.value, exact_dtype=task.exact_dtype)
+        problem = difference(answer.value, reference.value, exact_dtype=task.exact_dtype, part=task.part)
     if problem is None and answer.modified:
         return Problem("the right thing, but the input is not as it was")
     return problem
 
 
-def difference(value: Plain, expected: Plain, *, exact_dtype: bool = False) -> Problem | None:
-    """Why `value` is not `expected`, without saying what was expected beyond its form."""
+def difference(
+    value: Plain,
+    expected: Plain,
+    *,
+    exact_dtype: bool = False,
+    part: Callable[..., str] | None = None,
+    place: tuple[int, ...] = (),
+) -> Problem | None:
+    """Why `value` is not `expected`, without saying what was expected beyond its form.
+
+    `part` is that of the task, and `place` says which of several things, of several, this is.
+    """
     if isinstance(expected, Tensor):
         return _tensor_difference(value, expected, exact_dtype)
     if isinstance(expected, float | int) and not isinstance(expected, bool):
@@ -60,10 +71,12 @@ def difference(value: Plain, expected: Plain, *, exact_dtype: bool = False) -> P
     if isinstance(expected, tuple | list):
         if not isinstance(value, tuple | list) or len(value) != len(expected):
             return Problem(describe(value), f"{len(expected)} things were expected, as a tuple")
-        for number, (part, expected_part) in enumerate(zip(value, expected, strict=True), 1):
-            problem = difference(part, expected_part, exact_dtype=exact_dtype)
+        for number, (own, expected_own) in enumerate(zip(value, expected, strict=True)):
+            here = (*place, number)
+            problem = difference(own, expected_own, exact_dtype=exact_dtype, part=part, place=here)
             if problem is not None:
-                return Problem(f"as number {number} of {len(expected)}: {problem.came}", problem.differs)
+                which = f"as number {number + 1} of {len(expected)}" if part is None else part(*here)
+                return Problem(f"{which}: {problem.came}", problem.differs)
         return None
     if isinstance(expected, dict):
         if not isinstance(value, dict) or value.keys() != expected.keys():

@@ -211,21 +211,33 @@ def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer) -> Pict
         for picture in _pictures(name, part)
     ]
     if answer.failure is None:
-        pictures += _pictures("Came back", answer.value, reference.value if task.compare is None else None)
+        right = reference.value if task.compare is None else None
+        pictures += _pictures("Came back", answer.value, right, task.part)
     expected = "Expected" if task.compare is None else "A right answer"
-    return Pictures([*pictures, *_pictures(expected, reference.value)])
+    return Pictures([*pictures, *_pictures(expected, reference.value, reference.value, task.part)])
 
 
-def _pictures(title: str, value: Plain, right: Plain = None) -> list[Picture]:
-    """A value's picture, or if it is several tensors one of each, with what is not right marked."""
+def _pictures(
+    title: str,
+    value: Plain,
+    right: Plain = None,
+    part: Callable[..., str] | None = None,
+    place: tuple[int, ...] = (),
+) -> list[Picture]:
+    """A value's picture, or if it is several tensors one of each, with what is not right marked.
+
+    `part` and `place` are as in `difference`.
+    """
     if _of_tensors(value):
         fits = isinstance(right, tuple | list) and len(right) == len(value)
-        parts = zip(value, right if fits else [None] * len(value), strict=True)
-        return [
-            picture
-            for number, (part, other) in enumerate(parts, 1)
-            for picture in _pictures(f"{title}: {number}", part, other)
-        ]
+        found = []
+        for number, (own, other) in enumerate(
+            zip(value, right if fits else [None] * len(value), strict=True)
+        ):
+            here = (*place, number)
+            which = part(*here) if part is not None and fits else str(number + 1)
+            found += _pictures(f"{title}: {which}", own, other, part, here)
+        return found
     return [Picture(title, value, _wrong(value, right))]
 
 

@@ -180,8 +180,14 @@ def stays(
     draw: Draw,
     change: Callable[[Inputs, Normal], Inputs],
     part: Callable[[Any], Any] = lambda value: value,
+    *,
+    when: tuple[str, str] = ("before", "after"),
 ) -> Law:
-    """For a change of the inputs that leaves the output, or the `part` of it, as it was."""
+    """For a change of the inputs that leaves the output, or the `part` of it, as it was.
+
+    `when` says which of the two outputs is which, where the sentence alone does not.
+    """
+    first, second = when
 
     def inputs(normal: Normal) -> list[Inputs]:
         drawn = draw(normal)
@@ -190,8 +196,10 @@ def stays(
     def broken(inputs: list[Inputs], values: list[Any]) -> str | None:
         before, after = map(part, values)
         if isinstance(before, Tensor):
-            return is_not(after, before, "yours gives {expected} at {place} before and {yours} after")
-        return None if before == after else f"yours gives {shown(before)} before and {shown(after)} after"
+            return is_not(
+                after, before, f"yours gives {{expected}} at {{place}} {first} and {{yours}} {second}"
+            )
+        return None if before == after else f"yours gives {shown(before)} {first} and {shown(after)} {second}"
 
     return Law(sentence, read, inputs, broken)
 

@@ -190,6 +190,9 @@ class Task:
         blame where they are wrong.
     exact_dtype : bool
         Whether the task states the dtype, so that float64 for float32, or int32 for int64, is wrong.
+    part : callable, optional
+        For a task that returns several things, their names: ``part(1, 0)`` is that of the first thing
+        in the second one. Without it they are numbered.
     pencil_note : str
         What a function does that the pencil case hands over, in words that continue "in which".
     unseen : bool
@@ -208,6 +211,7 @@ class Task:
     compare: Callable[[dict[str, Plain], Plain], str | None] | None = None
     builds_on: tuple[str, ...] = ()
     exact_dtype: bool = False
+    part: Callable[..., str] | None = None
     pencil_note: str = ""
     unseen: bool = False
     functions: list[Mistake] = field(default_factory=list, init=False)

@@ -126,7 +126,7 @@ class Passage:
         return "\n".join(filter(None, parts))
 
     def html(self, address: Address) -> str:
-        words = f"<br>{_prose(self.words)}" if self.words else ""
+        words = f"<br>{_stressed(_prose(self.words))}" if self.words else ""
         passage = ""
         if self.read:
             shown, place = html.escape(link(self.read).removeprefix("book/")), address(link(self.read))
@@ -309,6 +309,11 @@ def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
 def _prose(words: str) -> str:
     """What stands between backticks is code."""
     return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(words))
+
+
+def _stressed(prose: str) -> str:
+    """What our own words stress between asterisks is so in HTML, too; a product is left as it is."""
+    return re.sub(r"(?:(?<=[ (])|^)\*(\w[^*<]*)(?<=\w)\*(?![\w*])", r"<em>\1</em>", prose)
 
 
 def _table(picture: Picture) -> str:

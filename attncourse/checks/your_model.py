@@ -15,7 +15,7 @@ from attncourse import your_model
 from attncourse.attention_operator import attention
 from attncourse.checks import laws
 from attncourse.checks.choices import AXIS, SCALE, normalised, only, scaled
-from attncourse.checks.task import Case, Law, Normal, Task, in_any_order, normal_source, wrongs
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
 from attncourse.masking import causal_mask
 from attncourse.multihead import merge_heads, repeat_heads
@@ -161,6 +161,9 @@ rms_norm = Task(
         square: it is divided by the mean square, and not by its root
             Twice as large features have a mean square four times as large. What must be taken of it, so that
             the size cancels?
+        less one: the sum of the squares is divided by one less than there are features
+            So do `var` and `std` of PyTorch, unless they are told otherwise. A mean divides by how many there
+            are.
         sum: the squares are added up, and not averaged
             Then a position becomes a vector of length 1, whose numbers are the smaller, the more there are.
         absolute: it is divided by the mean of the absolute values
@@ -222,6 +225,9 @@ def any_rms_norm(x, weight, eps, *, mean="", size="", over="", small="", gain=""
     square = inside.square().sum(dim, keepdim=True)
     if size != "sum":
         square = inside.square().mean(dim, keepdim=True)
+    if size == "less one":
+        number = inside.numel() // square.numel()
+        square = inside.square().sum(dim, keepdim=True) / torch.tensor(number - 1)
     if size == "absolute":
         square = inside.abs().mean(dim, keepdim=True) ** 2
     eps = {"none": 0.0, "fixed": 1e-6, "squared": eps * eps, "twice": -eps}.get(small, eps)
@@ -517,6 +523,7 @@ grouped_attention = Task(
             _grouped(heads=4, shared=2),
             _other_heads_changed,
             _first_group,
+            when=("before the second one is changed", "after"),
         ),
         Law(
             "of six heads that share two, heads 0 and 1 with equal queries find the same",
@@ -530,6 +537,7 @@ grouped_attention = Task(
             _grouped(),
             _hidden_keys,
             lambda value: value[:, :2],
+            when=("before a hidden key and its value are changed", "after"),
         ),
         laws.sequences_are_treated_alone(_grouped(3), GROUPS),
     ],
@@ -540,7 +548,7 @@ GROUPING = wrongs(
     """
     tiled: the heads take turns: head 1 has the second of the shared keys and values
         Neighbours are a group: with four heads and two of keys and values, heads 0 and 1 share the first.
-        There are two ways to repeat something, *a b a b* and *a a b b*. Which is yours?
+        There are two ways to repeat something, `a b a b` and `a a b b`. Which is yours?
     keys tiled: for the keys the heads take turns, for the values neighbours are a group
         A head's values must be those of the positions whose keys it has compared.
     values tiled: for the values the heads take turns, for the keys neighbours are a group
@@ -551,6 +559,10 @@ GROUPING = wrongs(
         Every group has keys and values of its own.
     backwards: the groups come in the opposite order
         The first heads share the first keys and values.
+    dim 0: dimension 0 is repeated, which holds the heads only without a batch
+        Dimensions counted from the front move when a batch is added. Count from the back.
+    dim 1: dimension 1 is repeated, which holds the heads only in a single batch
+        Dimensions counted from the front move when a batch is added. Count from the back.
     """,
 )
 MASKED = wrongs(
@@ -560,6 +572,8 @@ MASKED = wrongs(
         True means: may attend. What must become of the scores where it is False?
     inverted: what may be seen is hidden, and the other way round
         True means: may attend. What must be hidden?
+    inverted, infinite: what may be seen is hidden by minus infinity, and the other way round
+        True means: may attend. What must be hidden? Where all is hidden, the softargmax of nothing is NaN.
     zero: the scores that are to be hidden are made 0
         A score of 0 is a score like any other: after the exponential it is 1.
     after: the weights that are to be hidden are made 0 after the softargmax
@@ -568,9 +582,16 @@ MASKED = wrongs(
 )
 
 
+OF_ALL_HEADS = Wrong(
+    "the scale counts the features of all heads together, and not those of one",
+    """A score is the dot product of one query with one key. How many features have these two?""",
+    "attention_operator#why-the-scale",
+)
+
+
 @grouped_attention.made_of(
     groups=GROUPING,
-    scale=only(SCALE, "none", "dim", "num keys", "multiplied", "after"),
+    scale={**only(SCALE, "none", "dim", "num keys", "multiplied", "after"), "all heads": OF_ALL_HEADS},
     axis=only(AXIS, "queries", "dim 0", "dim 1", "dim 2"),
     masked=MASKED,
 )
@@ -591,11 +612,18 @@ def any_grouped(query, key, value, mask, *, groups="", scale="", axis="keys", ma
     if groups == "mean":
         keys = key.mean(-3, keepdim=True).expand_as(keys)
         values = value.mean(-3, keepdim=True).expand_as(values)
+    if groups in ("dim 0", "dim 1"):
+        dim = int(groups[-1])
+        keys, values = key.repeat_interleave(group, dim), value.repeat_interleave(group, dim)
     scores = scaled(query @ keys.mT, query, keys, values, scale)
+    if scale == "all heads":
+        scores = scores / math.sqrt(heads)
     if masked == "zero":
         scores = scores * mask
     elif masked == "inverted":
         scores = scores.masked_fill(mask, -1e30)
+    elif masked == "inverted, infinite":
+        scores = scores.masked_fill(mask, -torch.inf)
     elif masked == "":
         scores = scores.masked_fill(~mask, -1e30)
     weights = normalised(scores, axis, "")
@@ -710,6 +738,9 @@ def _all_but_last(value: Any) -> Tensor:
     return value[0][..., :-1, :]
 
 
+LATER = ("before the last position is changed", "after")
+
+
 def _in_pieces(
     reference: Callable[[Tensor, Weights, Cache | None], tuple[Tensor, Cache]], draw: laws.Draw
 ) -> Callable[[Normal], list[Inputs]]:
@@ -740,6 +771,11 @@ def _all_rows_alike(inputs: Inputs, value: Any) -> str | None:
     output = value[0]
     words = "at {place} yours gives {yours}, and {expected} at position 0"
     return laws.is_not(output, output[:1].expand_as(output), words)
+
+
+def _part(*place: int) -> str:
+    """The names of what comes back with a cache."""
+    return ("output", "cache")[place[0]] if len(place) == 1 else ("keys", "values")[place[1]]
 
 
 todays_attention = Task(
@@ -781,6 +817,7 @@ todays_attention = Task(
             _attending(4, 8, heads=4, shared=2),
             _last_changed,
             _all_but_last,
+            when=LATER,
         ),
         Law(
             "where all positions have the same features, all find the same: nobody can count from where "
@@ -798,6 +835,7 @@ todays_attention = Task(
     ],
     allows=("rotary", "causal_mask"),
     builds_on=("grouped_attention",),
+    part=_part,
 )
 
 
@@ -817,6 +855,8 @@ todays_attention = Task(
         input: the input is turned before queries, keys and values are made of it
             Then the matrices mix the turned pairs, and the values are turned with them. Turn what is
             compared.
+        before the matrices: the input is turned before queries and keys are made of it
+            The matrices would mix pairs that have been turned by different angles. Turn what is compared.
         opposite: queries and keys are turned against each other
             Both go round the same way. Then the difference of the angles is left.
         """,
@@ -832,6 +872,8 @@ todays_attention = Task(
             Query and key of one position stand at the same place.
         again: the keys of the cache are turned once more
             They have been turned when they were new. Turn the new ones, and append them then.
+        at each step: keys go into the cache before they are turned, and at each step all are turned
+            Those in the cache that you get have been turned already, and so must be what you add to it.
         unturned: the keys are put into the cache before they are turned
             What is in the cache has been turned, and so must be what you add to it.
         from one: positions are counted from 1
@@ -880,7 +922,7 @@ todays_attention = Task(
             Rows are positions: `found @ W_O` fits as it stands.
         """,
     ),
-    scale=only(SCALE, "none", "dim", "multiplied"),
+    scale={**only(SCALE, "none", "dim", "multiplied"), "all heads": OF_ALL_HEADS},
 )
 def any_todays_attention(
     x, weights, cache, *, turned="", places="", groups="", seen="", kept="", out="", scale=""
@@ -899,15 +941,17 @@ def any_todays_attention(
     if turned == "input":
         x = turn(x, t)
     query, key, value = (x.unsqueeze(-3) @ weights[name] for name in ("W_Q", "W_K", "W_V"))
+    if turned == "before the matrices":
+        query, key = (turn(x, t).unsqueeze(-3) @ weights[name] for name in ("W_Q", "W_K"))
     unturned = key
-    if turned not in ("none", "keys only", "input"):
+    if turned not in ("none", "keys only", "input", "before the matrices"):
         query = turn(query, t - start if places == "queries restart" else t)
-    if turned not in ("none", "queries only", "input"):
+    if turned not in ("none", "queries only", "input", "before the matrices"):
         key = turn(key, t - start if places == "keys restart" else -t if turned == "opposite" else t)
     if turned == "values":
         value = turn(value, t)
     old_key, old_value = (key[..., :0, :], value[..., :0, :]) if cache is None else cache
-    if places == "again":
+    if places in ("again", "at each step"):
         keys = turn(torch.cat((old_key, unturned), -2), torch.arange(before + new))
     elif kept == "in front":
         keys = torch.cat((key, old_key), -2)
@@ -928,7 +972,7 @@ def any_todays_attention(
         return output, (old_key.clone(), old_value.clone())
     if kept == "new only":
         return output, (key, value)
-    if places == "unturned":
+    if places in ("unturned", "at each step"):
         keys = torch.cat((old_key, unturned), -2)
     return output, ((values, keys) if kept == "exchanged" else (keys, values))
 
@@ -1077,6 +1121,7 @@ llama_block = Task(
             _one_block(4, 8),
             _last_changed,
             _all_but_last,
+            when=LATER,
         ),
         Law(
             "after a right cache of the first part of a text, the second part comes out as in one pass",
@@ -1087,6 +1132,7 @@ llama_block = Task(
     ],
     allows=("rotary", "causal_mask"),
     builds_on=("rms_norm", "swiglu", "grouped_attention", "todays_attention"),
+    part=_part,
 )
 
 
@@ -1108,6 +1154,10 @@ llama_block = Task(
         exchanged: the two norms have changed places
             `attention_norm` stands in front of the attention, `mlp_norm` in front of the small network.
         both: the normalised input is what is added to
+            The sum goes on as it is. Only what goes into a step is normalised.
+        added first: in the first step, the normalised input is what is added to
+            The sum goes on as it is. Only what goes into a step is normalised.
+        added second: in the second step, the normalised sum is what is added to
             The sum goes on as it is. Only what goes into a step is normalised.
         """,
     ),
@@ -1168,7 +1218,7 @@ def any_block(x, weights, cache, *, norms="", sums="", kept="", small="", networ
         return any_swiglu(y, weights["mlp.W_" + first], weights["mlp.W_" + second], weights["mlp.W_down"])
 
     def step(y, name, function):
-        inside = norms in ("", "no first", "no second", "exchanged", "both")
+        inside = norms not in ("after", "of what is found", "none")
         skipped = {"no first": "attention_norm", "no second": "mlp_norm"}.get(norms)
         normed = norm(y, name) if inside and name != skipped else y
         found = function(normed)
@@ -1176,7 +1226,8 @@ def any_block(x, weights, cache, *, norms="", sums="", kept="", small="", networ
         if norms == "of what is found":
             found = norm(found, name)
         left_out = {"no first": "attention_norm", "no second": "mlp_norm"}.get(sums)
-        total = found if name == left_out else (normed if norms == "both" else y) + found
+        added = {"added first": "attention_norm", "added second": "mlp_norm", "both": name}.get(norms)
+        total = found if name == left_out else (normed if name == added else y) + found
         return (norm(total, name) if norms == "after" else total), new
 
     if sums == "network first":
@@ -1311,6 +1362,16 @@ def _last_rows_alike(inputs: Inputs, value: Any) -> str | None:
     return laws.is_not(output, output[:1].expand_as(output), words)
 
 
+def _model_part(*place: int) -> str:
+    """The names of what the model gives."""
+    match place:
+        case (number,):
+            return ("logits", "caches")[number]
+        case (_, block):
+            return f"block {block}"
+    return ("keys", "values")[place[-1]]
+
+
 language_model = Task(
     "language_model",
     _language_model,
@@ -1352,6 +1413,7 @@ language_model = Task(
             _text(4),
             _last_token_changed,
             _all_but_last,
+            when=LATER,
         ),
         Law(
             "where a text is one token again and again, the logits are the same everywhere",
@@ -1368,6 +1430,7 @@ language_model = Task(
     ],
     allows=("rotary", "causal_mask"),
     builds_on=("rms_norm", "swiglu", "grouped_attention", "todays_attention", "llama_block"),
+    part=_model_part,
 )
 
 
@@ -1546,17 +1609,19 @@ def _fit_cases(seed: int) -> list[Case]:
     ]
 
 
-def _twice_fit(name: str, words: str, after: float) -> Law:
-    def inputs(normal: Normal) -> list[Inputs]:
-        sizes = _served(2_000_000 + 512 * 1000 * 24, 1_000_000, 4, 64, 8, 2, 500, None)
-        return [sizes, sizes | {name: 2 * sizes[name]}]
+# Memory for exactly a hundred texts beside the weights.
+FOR_A_HUNDRED = _served(2_000_000 + 100 * 128_000, 1_000_000, 4, 64, 8, 2, 500, None)
 
+
+def _twice_fit(name: str, words: str, fit: int, read: str = COUNTING) -> Law:
     def broken(inputs: list[Inputs], values: list[float]) -> str | None:
-        if values[0] and values[1] == after * values[0]:
+        if values == [100, fit]:
             return None
-        return f"yours goes from {shown(values[0])} to {shown(values[1])}"
+        return f"yours says {shown(values[0])}, and {shown(values[1])} with {words}"
 
-    return Law(words, COUNTING, inputs, broken)
+    sentence = f"where the weights leave memory for exactly 100 texts, {fit} fit with {words}"
+    twice = FOR_A_HUNDRED | {name: 2 * FOR_A_HUNDRED[name]}
+    return Law(sentence, read, lambda normal: [FOR_A_HUNDRED, twice], broken)
 
 
 def _one_number(normal: Normal) -> Inputs:
@@ -1576,30 +1641,16 @@ texts_that_fit = Task(
             _one_number,
             lambda inputs, value: None if value == 2 else f"yours says {shown(value)}",
         ),
-        _twice_fit("num_blocks", "with twice as many blocks half as many texts fit", 0.5),
-        _twice_fit("num_tokens", "of texts that are twice as long half as many fit", 0.5),
-        _twice_fit(
-            "num_key_value_heads", "with twice as many heads of keys and values half as many fit", 0.5
-        ),
-        Law(
-            "with twice as many heads, of half the size and for the same number of keys and values, "
-            "twice as many texts fit",
-            GROUPS,
-            lambda normal: [
-                sizes := _served(2_000_000 + 512 * 1000 * 24, 1_000_000, 4, 64, 8, 2, 500, None),
-                sizes | {"num_heads": 16},
-            ],
-            lambda inputs, values: (
-                None
-                if values[0] and values[1] == 2 * values[0]
-                else f"yours goes from {shown(values[0])} to {shown(values[1])}"
-            ),
-        ),
+        _twice_fit("num_blocks", "twice as many blocks", 50),
+        _twice_fit("num_tokens", "twice as many tokens in each", 50),
+        _twice_fit("num_key_value_heads", "twice as many heads of keys and values", 50),
+        _twice_fit("num_heads", "twice as many heads of queries, all heads half as large", 200, GROUPS),
         laws.stays(
             "a window that is longer than the texts changes nothing",
             WINDOW,
             lambda normal: _served(50_000_000, 1_000_000, 4, 64, 8, 2, 500, None),
             lambda inputs, normal: {"window": 600},
+            when=("without a window", "with one of 600 for texts of 500 tokens"),
         ),
     ],
 )
@@ -1867,7 +1918,7 @@ next_token_probabilities = Task(
         """
         sorted: the probabilities come back sorted
             Number i is that of token i. After sorting, each has to go back to where it was.
-        sorted twice: they come back in the order of the sorting's numbers, applied once more
+        sorted twice: instead of going back to their places, they are moved by the sorting once more
             `sort` says where each came from. To bring them back, put the n-th of the sorted ones to the n-th
             of these places, `scatter`, and do not take it from there, `gather`.
         """,
@@ -2141,6 +2192,9 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
                     same = torch.where(row % 2 == 1, same.roll(1, -1), same)
                 case "forgets":
                     steps = by_token[tokens]
+                case "forgets, two alike":
+                    by_token[1] = by_token[0]
+                    steps = by_token[tokens]
                 case "forgets but the first":
                     steps = torch.cat([whole[:1], by_token[tokens[1:]]])
                 case "forgets at some":
@@ -2176,6 +2230,7 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
         "it is counted, ever a little more": record("counts, ever a little more"),
         "every second row has exchanged features": record("counts, features exchanged"),
         "the steps know one token each": record("forgets"),
+        "the steps know one token each, and two tokens are alike": record("forgets, two alike"),
         "the first step is right, and then none": record("steps"),
         "the last step is wrong": record("steps, the last"),
         "the second step is wrong": record("steps, the second"),
@@ -2275,6 +2330,10 @@ which_slip = Task(
         never: it is never asked whether equal tokens have equal rows in the steps
             Without what came before, a row depends on its own token only. Then what is true of two equal
             ones?
+        neighbours: equal tokens are compared only where they stand side by side
+            Equal tokens have equal rows *wherever* they stand. Look at every two places.
+        both ways: different tokens must have different rows, too
+            Two tokens may have the same row by chance. It is asked of equal tokens only.
         one pair: it is enough that one pair of equal tokens has equal rows
             Two rows can be equal for another reason. It must be so for all pairs of equal tokens.
         first: each row is compared with that of the first token only
@@ -2300,6 +2359,8 @@ which_slip = Task(
         steps first: the steps are looked at before all else
             A model that sees ahead, or counts, may go wrong in the steps, too. Ask in the order that is
             given.
+        steps second: the steps are looked at before `same`
+            A model that counts may go wrong in the steps, too. Ask in the order that is given.
         counts first: it is asked first whether anything is counted
             Ask in the order that is given.
         """,
@@ -2327,7 +2388,10 @@ def any_slip(
         pairs = pairs & (torch.arange(len(tokens)) == 0)
     if forgets == "one pair":
         pairs = pairs.tril(-1)
-    equal = agree(steps[:, None], steps)[pairs]
+    if forgets == "neighbours":
+        pairs = pairs & torch.ones_like(pairs).tril(1).triu(1)
+    alike_steps = agree(steps[:, None], steps)
+    equal = alike_steps == pairs if forgets == "both ways" else alike_steps[pairs]
     forgotten = {"everywhere": True, "never": False, "one pair": bool(equal.any())}.get(
         forgets, bool(equal.all())
     )
@@ -2337,7 +2401,11 @@ def any_slip(
         "counts": "" if alike.all() else "counts",
         "steps": of_steps,
     }
-    asked = {"steps first": ("steps", "ahead", "counts"), "counts first": ("counts", "ahead", "steps")}
+    asked = {
+        "steps first": ("steps", "ahead", "counts"),
+        "steps second": ("ahead", "steps", "counts"),
+        "counts first": ("counts", "ahead", "steps"),
+    }
     for question in asked.get(order, ("ahead", "counts", "steps")):
         if found[question]:
             return found[question]

@@ -35,10 +35,18 @@ def level(ax: Axes, height: float, name: str = "", *, below: bool = False) -> No
                 va="top" if below else "baseline", fontsize=9, textcoords="offset points")  # fmt: skip
 
 
+# In a dark theme of JupyterLab, light and dark change places and hues stay; white becomes nearly the page's
+# black. Where no style sheet is let in, the figure keeps its white ground, so that it can be read anywhere.
+_IN_THE_DARK = (
+    '<style>[data-jp-theme-light="false"] .attncourse-figure img '
+    "{filter: invert(93%) hue-rotate(180deg)}</style>"
+)
+
+
 class Captioned:
     """A figure that a notebook shows with a caption below it, and that a screen reader can read out.
 
-    The figure is drawn at once, and then closed.
+    The figure is drawn at once, and then closed. In a dark theme of JupyterLab it is dark, too.
 
     Parameters
     ----------
@@ -60,10 +68,20 @@ class Captioned:
     def _repr_html_(self) -> str:
         source = f"data:image/svg+xml;base64,{self._image}"
         picture = f'<img src="{source}" alt="{escape(self.alt)}" style="max-width:100%">'
-        return f"<figure>{picture}<figcaption>{escape(self.caption)}</figcaption></figure>"
+        caption = f"<figcaption>{escape(self.caption)}</figcaption>"
+        return f'{_IN_THE_DARK}<figure class="attncourse-figure">{picture}{caption}</figure>'
 
     def __repr__(self) -> str:
         return f"{self.caption} {self.alt}"
+
+
+def milliseconds(seconds: Tensor, together: int) -> Tensor:
+    """The medians of so many times each, in milliseconds, shape (points,).
+
+    The last is that of the last ones. What does not fill a group is left out at the beginning.
+    """
+    together = min(together, len(seconds))
+    return 1000 * seconds[len(seconds) % together :].view(-1, together).median(1).values
 
 
 def times_of(seconds: Mapping[str, Tensor], what: str, together: int) -> Captioned:
@@ -82,9 +100,9 @@ def times_of(seconds: Mapping[str, Tensor], what: str, together: int) -> Caption
     drawing, ax = plt.subplots(figsize=(4.6, 2.8))
     words = []
     for name, each in seconds.items():
-        parts = each[: len(each) // together * together].view(-1, together)
-        middle = 1000 * parts.median(1).values  # (points,)
-        ax.plot(together * torch.arange(1, len(parts) + 1), middle, label=name)
+        middle = milliseconds(each, together)
+        written = len(each) - together * torch.arange(len(middle)).flip(0)
+        ax.plot(written, middle, label=name)
         words.append(f"{name}: from {middle[0]:.1f} to {middle[-1]:.1f} milliseconds")
     ax.set(xlabel=f"{what}s written", ylabel=f"milliseconds a {what}")
     ax.set_ylim(bottom=0)

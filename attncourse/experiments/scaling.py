@@ -17,7 +17,7 @@ from torch import Tensor
 from attncourse import plots
 from attncourse._require import require_count
 from attncourse.attention_operator import attention
-from attncourse.experiments._figure import Captioned, times_of
+from attncourse.experiments._figure import Captioned, milliseconds, times_of
 from attncourse.letters.data import decode, encode
 from attncourse.letters.models import LetterModel
 from attncourse.letters.results import results
@@ -243,7 +243,7 @@ def table(writings: Mapping[str, Writing]) -> plots.Table:
         {
             "": list(writings),
             "letters a second": [round(one.letters_per_second) for one in rows],
-            "ms for the last letters": [1000 * one.seconds[-TOGETHER:].mean() for one in rows],
+            f"ms a letter, last {TOGETHER}": [milliseconds(one.seconds, TOGETHER)[-1] for one in rows],
             "scores of a head": [one.scores for one in rows],
             "bytes kept": [one.cache_bytes for one in rows],
         }

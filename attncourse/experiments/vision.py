@@ -291,7 +291,7 @@ def overlay(numbers: Sequence[int], maps: Mapping[str, Sequence[Tensor]]) -> Cap
         ax.set(xticks=[], yticks=[])
     for ax, name in zip(axes[:, 0], ["digit", *maps], strict=True):
         ax.set_ylabel(name)
-    caption = "Digits, with what the model says, and maps of their patches: the darker, the more."
+    caption = "Digits, with what the model says, and maps of their patches: a stronger colour is more."
     alt = f"{', '.join(words)}; below each, grids of 4 by 4 squares: {', '.join(maps)}."
     return Captioned(drawing, caption, alt[:1].upper() + alt[1:])
 

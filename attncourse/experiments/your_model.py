@@ -6,6 +6,7 @@ the student's own; what is trained, and what writes, is the student's function.
 
 import functools
 import itertools
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from attncourse import novels, plots
 from attncourse._require import require_choice, require_count
 from attncourse.attention_operator import attention
-from attncourse.experiments._figure import Captioned, times_of
+from attncourse.experiments._figure import Captioned, milliseconds, times_of
 from attncourse.masking import causal_mask
 from attncourse.multihead import merge_heads, repeat_heads
 from attncourse.positional import rotary
@@ -70,6 +71,11 @@ def encode(text: str) -> Tensor:
 def decode(tokens: Tensor) -> str:
     """The text of tokens."""
     return novels.decode(tokens)
+
+
+def wrapped(text: str) -> str:
+    """The text to be printed: no line is longer than 80 letters, and none is broken within a word."""
+    return "\n".join(textwrap.fill(line, 80, break_on_hyphens=False) for line in text.splitlines())
 
 
 def held_out(num_tokens: int = 200) -> Tensor:
@@ -140,14 +146,15 @@ def without_cache(
 
 
 def table(writings: Mapping[str, Writing]) -> plots.Table:
-    """A row for each writing: how fast it was in all, and at its end."""
+    """A row for each writing: the time of all tokens, and that of one at the end, as the figure has it."""
     rows = list(writings.values())
     return plots.Table(
         {
             "": list(writings),
-            "tokens a second": [round(len(one.seconds) / one.seconds.sum().item()) for one in rows],
-            "ms for the last tokens": [1000 * one.seconds[-TOGETHER:].mean() for one in rows],
-        }
+            "seconds for all": [one.seconds.sum() for one in rows],
+            f"ms a token, last {TOGETHER}": [milliseconds(one.seconds, TOGETHER)[-1] for one in rows],
+        },
+        ".1f",
     )
 
 
@@ -368,7 +375,9 @@ def train_on(
         if progress:
             step, mean, held = losses[-1]
             print(
-                f"{passed / 60:5.1f} min, {step:6,} steps: loss {mean:.3f}, on the end {held:.3f}", flush=True
+                f"{passed / 60:5.1f} min, {step:6,} steps: loss {mean:.3f}, "
+                f"on the held-back end of the text {held:.3f}",
+                flush=True,
             )
 
     steps = 0
