@@ -17,6 +17,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from built_book import program
 from torch import Tensor, nn
 
 import attncourse
@@ -26,7 +27,7 @@ from attncourse.checks.check import _address as address
 from attncourse.checks.compare import problem_with, same_form
 from attncourse.checks.judge import judge
 from attncourse.checks.task import Task, registry, source_of
-from attncourse.checks.verdict import Code, Passage, link
+from attncourse.checks.verdict import Code, Passage, in_words, link
 from attncourse.experiments._training import one_cycle
 from attncourse.grading.answers import right_answers
 from attncourse.probe import wire
@@ -537,7 +538,9 @@ def test_the_pencil_case_shows_what_came_back_beside_what_was_expected():
     # Where the book is without that chapter, there is nothing to lead to.
     words = error.verdict.html(lambda passage: "")
     assert "<a " not in words
-    assert "Read: attention_operator.html#rows-and-columns" in words
+    read = "Read: The attention operator, “Rows and columns”"
+    assert f"{read} ({link('attention_operator#rows-and-columns')})" in words
+    assert f"{read}\n      {link('attention_operator#rows-and-columns')}" in error.message
 
 
 def test_what_was_raised_or_differs_is_not_hidden_below_pages_of_numbers():
@@ -575,17 +578,25 @@ def test_what_an_answer_gives_is_no_markup():
     assert "<b>" not in html
 
 
-@pytest.mark.parametrize("place", ["book", "_build/html/book"])  # of what students get, and of a clone
-def test_a_passage_is_a_link_where_the_page_is(place, tmp_path, monkeypatch):
-    homework = tmp_path / "homework/masking"
-    page = tmp_path / place / "masking.html"
-    for folder in (homework, page.parent):
-        folder.mkdir(parents=True)
-    monkeypatch.chdir(homework)
+def test_a_passage_is_a_link_where_a_server_has_the_book(monkeypatch):
+    monkeypatch.delenv("ATTNCOURSE_BOOK", raising=False)
     assert address("book/masking.html#padding") == ""
-    page.touch()
-    assert (homework / address("book/masking.html#padding")).resolve().name == "masking.html#padding"
-    assert (homework / address("book/masking.html#padding").partition("#")[0]).is_file()
+    monkeypatch.setenv("ATTNCOURSE_BOOK", "/user/ada/attncourse/")
+    assert address("book/masking.html#padding") == "/user/ada/attncourse/book/masking.html#padding"
+
+
+def test_the_passages_are_called_what_the_chapters_call_them():
+    passages = program("passages")
+    assert passages.PASSAGES.read_text(encoding="utf-8") == passages.written(), "run python book/passages.py"
+    wanted = {law.read for task in TASKS.values() for law in task.laws}
+    wanted |= {one.read for task in TASKS.values() for wrong in task.single_mistakes for one in wrong.wrongs}
+    for read in wanted:
+        unit, _, label = read.partition("#")
+        lines = (ROOT / f"book/{unit}.md").read_text().splitlines()
+        section = lines[lines.index(f"({label})=") + 1].lstrip("# ").replace("*", "")
+        title = next(line for line in lines if line.startswith("# "))[2:]
+        assert in_words(read) == f"{title}, “{section}”"
+    assert in_words("masking#no-such-passage") == in_words("no_such_unit#x") == ""
 
 
 def test_of_several_tensors_the_wrong_numbers_of_each_are_marked():

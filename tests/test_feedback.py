@@ -130,7 +130,7 @@ def test_passages_in_a_verdict_lead_to_the_book():
 def test_no_link_leads_to_a_unit_that_is_not_taught():
     page = BeautifulSoup(whole_page(BOOK, units=["masking"]), "html.parser")
     assert not page.select(".verdict a")
-    assert "Read: attention_operator.html#" in page.select_one(".verdict").text
+    assert "Read: The attention operator, “" in page.select_one(".verdict").text
     assert page.find("a", href=f"{BOOK}/book/sums.html#adding")  # of no unit
     other = BeautifulSoup(whole_page(BOOK, units=["attention_operator"]), "html.parser")
     assert other.select(".verdict a")

@@ -33,12 +33,29 @@ SETTINGS = {
 }
 
 
+# A book of one page, as the kit installs one, with a passage that is not in sight at first.
+BOOK = {
+    "index.html": "<h1>Book</h1>",
+    f"book/{UNIT}.html": """
+        <!DOCTYPE html><link rel="stylesheet" href="../_static/style.css"><h1>Operator</h1>
+        <h2 id="one-query">One query</h2><p>...</p><h2 id="why-the-scale">Why divide?</h2><p>...</p>
+    """,
+    "_static/style.css": "h1 { color: rgb(1, 2, 3) } p { height: 200vh }",
+    ".hidden": "of some tool",
+}
+
+
 @pytest.fixture(scope="module")
 def jupyterlab(chromium, tmp_path_factory):
     """The address of a JupyterLab of its own, as `make lab` starts it: `(address, token)`."""
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(ROOT / "exercises" / UNIT, folder / "homework" / UNIT)
     shutil.copy(ROOT / "nbgrader_config.py", folder)
+    for name, text in BOOK.items():
+        path = folder / "share/attncourse-book" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "share/attncourse-book/out.html").symlink_to(folder / "nbgrader_config.py")
     settings = folder / "settings"
     for name, values in SETTINGS.items():
         path = settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
@@ -47,6 +64,7 @@ def jupyterlab(chromium, tmp_path_factory):
     own = {
         "JUPYTER_CONFIG_DIR": folder / "config",
         "JUPYTER_CONFIG_PATH": ROOT / "lab",
+        "JUPYTER_PATH": f"{ROOT / 'lab'}{os.pathsep}{folder / 'share'}",
         "JUPYTER_RUNTIME_DIR": folder / "runtime",
         "JUPYTERLAB_SETTINGS_DIR": settings,
         "JUPYTERLAB_WORKSPACES_DIR": folder / "workspaces",
@@ -55,7 +73,10 @@ def jupyterlab(chromium, tmp_path_factory):
     environment = {**os.environ, **{name: str(path) for name, path in own.items()}, "OMP_NUM_THREADS": "1"}
     with open(folder / "log.txt", "w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"],
+            [
+                *[sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"],
+                "--ServerApp.base_url=/user/ada/",  # as on a hub
+            ],
             cwd=folder,
             env=environment,
             stdout=log,
@@ -146,6 +167,18 @@ def close(dialog):
     expect(dialog).to_be_hidden()
 
 
+def leads_to(page, link, passage):
+    """Click on a link: the page of the book opens in a tab of its own, at the passage and with its styles."""
+    with page.context.expect_page() as opened:
+        link.click()
+    book = opened.value
+    expect(book).to_have_url(re.compile(rf"/user/ada/attncourse/book/{UNIT}\.html#{passage}$"))
+    expect(book.locator(f"#{passage}")).to_be_in_viewport()
+    expect(book.locator("h1")).to_have_css("color", "rgb(1, 2, 3)")
+    book.close()
+    expect(page.locator(".jp-Document")).to_have_count(1)
+
+
 def photograph(page, name):
     # For people to look at, where they say.
     if folder := os.environ.get("SCREENSHOTS"):
@@ -172,6 +205,35 @@ def test_the_exercise_renders(page):
     # What is left of dollars stands in code, not in the text.
     text = " ".join(page.locator(".jp-Notebook .jp-RenderedMarkdown p").all_inner_texts())
     assert "$" not in text
+
+
+def test_what_to_read_first_opens_the_book_at_the_passage(page):
+    first = page.locator(".jp-Notebook .jp-RenderedMarkdown").filter(has_text="Read first")
+    for words, passage in [("One query", "one-query"), ("Why divide by the square root?", "why-the-scale")]:
+        leads_to(page, first.get_by_role("link", name=words).first, passage)
+
+
+def test_a_page_that_is_not_in_the_book_is_replaced_by_words(page, jupyterlab):
+    address, _ = jupyterlab
+    page = page.context.new_page()
+    page.goto(f"{address}attncourse/book/masking.html#padding-hides-keys")
+    expect(page.locator("h1")).to_have_text("Masking")
+    expect(page.locator(":target")).to_have_text("Padding hides keys, not queries")
+    expect(page.locator("body")).to_contain_text("make book")
+    page.close()
+
+
+def test_only_files_of_the_book_are_served_and_only_after_login(page, browser, jupyterlab):
+    address, _ = jupyterlab
+    asked = page.request.get(f"{address}attncourse/")
+    assert (asked.status, asked.text()) == (200, "<h1>Book</h1>")
+    assert asked.headers["content-type"].startswith("text/html")
+    for path in ("..%2f..%2fnbgrader_config.py", "%2fetc%2fpasswd", "out.html", ".hidden", "none.html"):
+        assert page.request.get(f"{address}attncourse/{path}").status in (403, 404), path
+    stranger = browser.new_context()
+    for path in ("", f"book/{UNIT}.html", "_static/style.css", "book/masking.html"):
+        assert "/login?" in stranger.request.get(f"{address}attncourse/{path}").url
+    stranger.close()
 
 
 INSTRUCTORS = {"assignment-list", "course-list", "create-assignment", "formgrader", "menu"}
@@ -235,6 +297,8 @@ def test_a_mistake_is_named_and_the_right_answer_praised(page, solutions):
     expect(output.last).not_to_contain_text("Traceback")
     output.first.scroll_into_view_if_needed()
     photograph(page, "mistake")
+    words = "The attention operator, “Why divide by the square root?”"
+    leads_to(page, output.first.get_by_role("link", name=words), "why-the-scale")
 
     run(fill(page, "softargmax", solutions["softargmax"]))
     run(fill(page, "attention", solutions["attention"]))

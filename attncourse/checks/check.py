@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from attncourse.checks.judge import judge
@@ -121,12 +121,9 @@ def _someone_looks() -> bool:
 
 
 def _address(passage: str) -> str:
-    """Where a passage of the book is, seen from the notebook's folder; nothing, if it is not there."""
-    page = passage.removeprefix("book/")
-    up = ""
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        for book in ("book", "_build/html/book"):
-            if (folder / book / page.partition("#")[0]).is_file():
-                return f"{up}{book}/{page}"
-        up += "../"
-    return ""
+    """Where a passage of the book is on the Jupyter server; nothing, if no server has the book.
+
+    A link to the page's file would lead JupyterLab to show it without its styles, and not at the passage.
+    """
+    book = os.environ.get("ATTNCOURSE_BOOK")  # `attncourse_lab` sets it
+    return f"{book}{passage}" if book else ""

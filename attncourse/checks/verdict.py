@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import html
+import json
 import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -21,6 +24,19 @@ def link(read: str) -> str:
     """The page of the built book, and the place in it, that ``<unit>#<anchor>`` stands for."""
     unit, _, anchor = read.partition("#")
     return f"book/{unit}.html#{anchor}"
+
+
+@functools.cache
+def _pages() -> dict[str, dict]:
+    return json.loads(Path(__file__).with_name("passages.json").read_text(encoding="utf-8"))
+
+
+def in_words(read: str) -> str:
+    """The chapter and the section that ``<unit>#<anchor>`` stands for; nothing, if there is none."""
+    unit, _, anchor = read.partition("#")
+    page = _pages().get(unit, {"title": "", "sections": {}})
+    section = page["sections"].get(anchor)
+    return f"{page['title']}, “{section}”" if section else ""
 
 
 # How a link is written in HTML: what it gets is what `link` gives.
@@ -121,18 +137,20 @@ class Passage:
         parts = [
             textwrap.fill(self.sentence, WIDTH, break_on_hyphens=False),
             textwrap.fill(self.words, WIDTH),
-            f"Read: {link(self.read)}" if self.read else "",
         ]
+        if self.read:
+            lines = [*textwrap.wrap(in_words(self.read), WIDTH - 6), link(self.read)]
+            parts.append(textwrap.indent("\n".join(lines), " " * 6).replace(" " * 6, "Read: ", 1))
         return "\n".join(filter(None, parts))
 
     def html(self, address: Address) -> str:
         words = f"<br>{_stressed(_prose(self.words))}" if self.words else ""
         passage = ""
         if self.read:
-            shown, place = html.escape(link(self.read).removeprefix("book/")), address(link(self.read))
-            passage = (
-                f'<br>Read: <a href="{html.escape(place)}">{shown}</a>' if place else f"<br>Read: {shown}"
-            )
+            page, place = link(self.read), address(link(self.read))
+            shown = html.escape(in_words(self.read) or page)
+            linked = f'<a href="{html.escape(place)}">{shown}</a>' if place else f"{shown} ({page})"
+            passage = f"<br>Read: {linked}"
         return f"<p><strong>{_prose(self.sentence)}</strong>{words}{passage}</p>"
 
 
