@@ -8,8 +8,9 @@ READY := .venv/installed
 # Activated, because nbgrader looks for its helpers on PATH.
 IN_VENV := . .venv/bin/activate &&
 
-# lab/ switches the instructor's part of nbgrader off; `jupyter lab` alone has it.
-AS_STUDENT := JUPYTER_CONFIG_PATH="$(CURDIR)/lab$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}"
+# lab/ switches the instructor's part of nbgrader off, which `jupyter lab` alone has, and lets links open the book.
+AS_STUDENT := JUPYTER_CONFIG_PATH="$(CURDIR)/lab$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+  JUPYTER_PATH="$(CURDIR)/lab$${JUPYTER_PATH:+:$$JUPYTER_PATH}"
 
 # The units that are taught, where not all are: UNITS="masking scaling", or else those of course.toml.
 # Other commands than lab find this out for themselves: make hands UNITS on to them.

@@ -58,6 +58,7 @@ def jupyterlab(folder: Path):
     own = {
         "JUPYTER_CONFIG_DIR": folder / ".config",
         "JUPYTER_CONFIG_PATH": ROOT / "lab",  # as `make lab` starts it
+        "JUPYTER_PATH": ROOT / "lab",
         "JUPYTER_RUNTIME_DIR": folder / ".runtime",
         "JUPYTERLAB_SETTINGS_DIR": folder / ".settings",
         "JUPYTERLAB_WORKSPACES_DIR": folder / ".workspaces",

@@ -255,8 +255,9 @@ def test_make_lab_leaves_out_what_is_the_instructors_and_jupyter_lab_does_not(mo
     planned = subprocess.run(
         ["make", "--dry-run", "lab"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    said = re.search(r'JUPYTER_CONFIG_PATH="([^$"]+)\S* jupyter lab', planned)
-    assert Path(said[1]) == ROOT / "lab"
+    for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
+        said = re.search(rf'\b{name}="([^$"]+)[^\n]* jupyter lab', planned)
+        assert Path(said[1]) == ROOT / "lab"
     own = {"JUPYTER_CONFIG_DIR": tmp_path}
     assert switched_off(monkeypatch, **own) == set()
     assert switched_off(monkeypatch, JUPYTER_CONFIG_PATH=ROOT / "lab", **own) == INSTRUCTORS

@@ -79,6 +79,7 @@ def test_it_has_what_a_student_needs_and_nothing_of_the_teacher(made):
     assert ("requirements-model.txt" in found) == ("words" in UNITS)
     assert ("-r requirements-model.txt" in (made / "README.md").read_text()) == ("words" in UNITS)
     assert {"index.html", f"book/{UNIT}.html", "_static/style.css", "lab/labconfig/page_config.json"} <= found
+    assert {"attncourse_lab/__init__.py", "lab/labextensions/attncourse/static/remoteEntry.js"} <= found
     assert any(name.endswith(".npz") for name in found)
     assert {name for name in found if name.startswith("attncourse/")} == {
         f"attncourse/{name}"
@@ -222,6 +223,22 @@ def test_it_works_where_only_it_is_installed(made, tmp_path):
 
     # There JupyterLab finds what leaves out the instructor's part of nbgrader.
     assert (installed / "etc/jupyter/labconfig/page_config.json").is_file()
+    # And what leads the links of notebooks to the book, with the book.
+    assert (installed / "etc/jupyter/jupyter_server_config.d/attncourse_lab.json").is_file()
+    assert (installed / "share/jupyter/labextensions/attncourse/static/remoteEntry.js").is_file()
+    where = "import attncourse_lab as a; print(a.book(), len(a.passages()))"
+    served = subprocess.run(
+        [python, "-c", where],
+        cwd=tmp_path,
+        env={**environment, "JUPYTER_PATH": str(installed / "share/jupyter")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    book = installed / "share/jupyter/attncourse-book"
+    assert served[0] == str(book)
+    assert names(book) == {"index.html", f"book/{UNIT}.html", "_static/style.css"}
+    assert int(served[1]) > len(UNITS)
 
     where = (
         "import attncourse as a; from importlib.util import find_spec as find; print(a.__file__, find('{}'))"

