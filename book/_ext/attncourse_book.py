@@ -199,7 +199,7 @@ def join_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
 def link_to_labels(app: Sphinx, doctree: nodes.document) -> None:
     """Let `chapter.md#label` find a label, as MyST lets it find only a heading.
 
-    Notebooks link to chapters in this way: in JupyterLab such a link opens the chapter's source.
+    Notebooks link to chapters in this way; `lab/labextensions` leads such a link to the built page.
     """
     labels = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
     for name, is_explicit in doctree.nametypes.items():
