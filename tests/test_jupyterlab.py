@@ -299,7 +299,7 @@ def test_a_mistake_is_named_and_the_right_answer_praised(page, solutions):
     output.first.scroll_into_view_if_needed()
     photograph(page, "mistake")
     words = "The attention operator, “Why divide by the square root?”"
-    leads_to(page, output.first.get_by_role("link", name=words), "why-the-scale")
+    leads_to(page, output.first.get_by_role("link", name=words).last, "why-the-scale")
 
     run(fill(page, "softargmax", solutions["softargmax"]))
     run(fill(page, "attention", solutions["attention"]))
