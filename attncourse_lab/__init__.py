@@ -12,6 +12,7 @@ import html
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Awaitable
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -119,7 +120,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 def _load_jupyter_server_extension(app: Any) -> None:
     settings = app.web_app.settings
     address = url_path_join(settings["base_url"], "attncourse/")
-    app.web_app.add_handlers(".*$", [(f"{address}(.*)", Book)])
+    app.web_app.add_handlers(".*$", [(f"{re.escape(address)}(.*)", Book)])
     about = {"book": address, "pages": sorted(passages())}
     settings.setdefault("page_config_data", {})["attncourse"] = about
     os.environ[ADDRESS] = address
