@@ -85,7 +85,7 @@ def test_right_answers_pass_and_obey_every_law(task, capsys):
         answer = compiled(source_of(right, task.name), task.name)
         Check(task)(answer)  # by the cases of seed 0
         assert capsys.readouterr().out.startswith(f"{task.name}: right"), right.__name__
-        result = verdict(task, answer, SEEDS[1:])
+        result = verdict(task, answer, (1,))
         assert result.passed, result.message
         for law in task.laws:
             cases = law.cases(1)
@@ -163,7 +163,7 @@ def test_every_law_can_be_broken(task):
 
 @each_task
 def test_two_mistakes_at_once_are_told_at_least_one_true_thing(task):
-    for pair in random.Random(0).sample(task.pairs, min(len(task.pairs), 4)):
+    for pair in random.Random(0).sample(task.pairs, min(len(task.pairs), 2)):
         result = verdict(task, pair, refusing=False)
         if result.passed:  # two wrongs that make a right
             continue
@@ -212,13 +212,11 @@ def test_cases_can_be_sent_to_where_the_answer_is(task):
 
 @each_task
 def test_cases_are_fixed_by_the_seed(task):
-    def flat(seed):
-        return str([plain(value) for item in task.drawn(seed) for value in item.inputs.values()])
+    def sent(seed):
+        return [wire.encode(item.inputs) for item in task.drawn(seed)]
 
-    torch.set_printoptions(profile="full")
-    assert flat(0) == flat(0)
-    assert flat(0) != flat(1)
-    torch.set_printoptions(profile="default")
+    assert sent(0) == sent(0)
+    assert sent(0) != sent(1)
 
 
 @each_task

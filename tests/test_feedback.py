@@ -136,8 +136,7 @@ def test_no_link_leads_to_a_unit_that_is_not_taught():
     assert other.select(".verdict a")
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_a_page_needs_nothing_and_can_be_read_by_everyone(browser, tmp_path, width, scheme):
     path = tmp_path / "sums.html"
     path.write_text(whole_page(), encoding="utf-8")

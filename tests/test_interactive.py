@@ -767,7 +767,7 @@ def test_without_javascript_the_tables_show_the_first_case(shown):
     agree([row[1] for row in found["asked"][1:]], ATTENDS[0][1, 2, 1])
 
 
-@pytest.mark.parametrize("width", [1280, 390, 320])
+@pytest.mark.parametrize("width", [1280, 320])
 def test_figures_are_accessible_and_large_enough_for_a_finger(width, shown):
     page = shown(viewport={"width": width, "height": 800})
     found = Axe().run(page)

@@ -702,9 +702,11 @@ def test_what_is_there_answers_no_task_of_its_unit(unit):
         cases = task.cases(0)
         references = probe(task.calling, task.reference, cases, refusing=False)
         for function in functions:
-            answers = probe(task.calling, function, cases, refusing=False)
-            told = map(problem_with, [task] * len(cases), cases, answers, references)
-            assert any(told), f"{function.__name__} answers {task.name}"
+            fails = (
+                problem_with(task, case, *probe(task.calling, function, [case], refusing=False), reference)
+                for case, reference in zip(cases, references, strict=True)
+            )
+            assert any(fails), f"{function.__name__} answers {task.name}"
 
 
 IMPORTING = """

@@ -369,8 +369,7 @@ def test_difficulty_is_that_of_the_textbook():
     assert difficulty(few, "easy") == (1.0, None)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_the_term_report_can_be_read_by_everyone(browser, tmp_path, width, scheme):
     from axe_playwright_python.sync_playwright import Axe
 

@@ -143,8 +143,7 @@ def test_written_files_replace_older_ones_and_leave_no_others(report, tmp_path):
     assert written[0].read_text(encoding="utf-8") == report.html()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_the_page_needs_nothing_and_can_be_read_by_everyone(report, browser, tmp_path, width, scheme):
     html = report.write(tmp_path)[0]
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)

@@ -183,8 +183,7 @@ def test_code_that_is_no_python_is_compared_by_its_words():
     assert pieces(one).keys() == pieces(two).keys() != set()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_the_page_can_be_read_by_everyone(browser, tmp_path, width, scheme):
     answers, _ = a_class(0, students=8, copies=3)
     answers["student-00"][TASKS[0]] += "\n# <script>alert(1)</script>"
