@@ -326,15 +326,15 @@ def extra_notebook(sheet: Sheet) -> Files:
 
 @_kind(ALL)
 def many_cells(sheet: Sheet) -> None:
-    """The notebook has a hundred thousand empty cells at its end."""
+    """The notebook has five thousand empty cells at its end."""
     cell = new_code_cell("")
-    sheet.notebook.cells += [NotebookNode(cell, id=f"empty-{number}") for number in range(100_000)]
+    sheet.notebook.cells += [NotebookNode(cell, id=f"empty-{number}") for number in range(5000)]
 
 
 @_kind(ALL)
 def busy_cells(sheet: Sheet) -> None:
     """The notebook goes on with a thousand cells that take their time."""
-    cell = new_code_cell("import time; time.sleep(1)")
+    cell = new_code_cell("import time; time.sleep(3)")
     sheet.notebook.cells += [NotebookNode(cell, id=f"busy-{number}") for number in range(1000)]
 
 
@@ -525,9 +525,10 @@ def recursion(sheet: Sheet) -> None:
 def endless_loop(sheet: Sheet) -> None:
     """The answer never comes back."""
     sheet.write("""
+        import time
         def ANSWER(*args, **kwargs):
             while True:
-                pass
+                time.sleep(0.01)
     """)
 
 
@@ -704,32 +705,39 @@ def floods_with_pictures(sheet: Sheet) -> None:
 
 @_kind(BEFORE)
 def memory_hog(sheet: Sheet) -> None:
-    """The answer takes all the memory that it gets, up to twelve gigabytes."""
+    """The answer takes all the memory that it gets, up to twelve gigabytes, and keeps it."""
     sheet.write("""
+        hoard = []
         def ANSWER(*args, **kwargs):
-            return [bytearray(b"a" * 100_000_000) for _ in range(120)]
+            while len(hoard) < 120:
+                hoard.append(bytearray(b"a") * 100_000_000)
+            return hoard
     """)
 
 
 @_kind(BEFORE)
 def fork_bomb(sheet: Sheet) -> None:
-    """The answer starts processes that start processes, up to five hundred."""
+    """The answer starts processes that start processes, up to five hundred, and all of them stay."""
     sheet.write("""
         import os, time
         def ANSWER(*args, **kwargs):
-            for _ in range(9):
-                os.fork()
-            time.sleep(600)
+            try:
+                for _ in range(9):
+                    os.fork()
+            finally:
+                time.sleep(600)
     """)
 
 
 @_kind(BEFORE)
 def forks(sheet: Sheet) -> None:
-    """The answer forks, and both processes go on as if they were the kernel."""
+    """The answer forks once, and both processes go on as if they were the kernel."""
     sheet.write("""
         import os
+        forked = []
         def ANSWER(*args, **kwargs):
-            return float(os.fork())
+            forked[:] = forked or [os.fork()]
+            return float(forked[0])
     """)
 
 
