@@ -380,7 +380,7 @@ def notebook(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Execute, "_get_timeout", lambda self, cell: 30)
         # Three draws together have three times as long: so long the endless one is waited for.
-        return executed(cells, tmp_path_factory.mktemp("work"), output_limit=10**5, timeout=3)
+        return executed(cells, tmp_path_factory.mktemp("work"), output_limit=10**5, timeout=2)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
