@@ -14,8 +14,10 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from attncourse.grading import __main__ as grading
 from attncourse.grading.autograding import outcome
 from attncourse.grading.job import NotGraded
+from attncourse.grading.kernels.zygote import Zygote
 
 UNIT = "sums"
 HERE = str(Path(__file__).parent)
@@ -30,6 +32,7 @@ c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
 c.Autograde.autograde_preprocessors = [InThisProcess, SaveAutoGrades, AssignLatePenalties]
 c.AssignLatePenalties.plugin_class = AnHourAPoint
+c.GenerateFeedback.exporter_class = "attncourse.grading.feedback.FeedbackExporter"
 """
 
 RIGHT = {"add": "def add(a, b):\n    return a + b", "double": "def double(a):\n    return add(a, a)"}
@@ -108,6 +111,12 @@ def one_by_one(work, *_):
     """What grades a course in this process, to be put in place of `on_this_machine`."""
     for submission, unit, job in work:
         yield submission, unit, job, outcome(unit, job)
+
+
+def without_kernels(arguments):
+    """The command, to be given in a process of its own: it starts nothing that starts kernels."""
+    Zygote.get = lambda: None
+    return grading.main(arguments)
 
 
 def new_course(folder, config=""):

@@ -112,7 +112,7 @@ def test_a_due_date_entered_after_grading_counts_from_the_next_run_on(course, he
             "ben": "3.0",
             "dan": "5.0",
         }
-    assert "3.0 / 9.0" in (course / f"feedback/ben/{UNIT}/{UNIT}.html").read_text()
+    assert "3 of 9 points" in (course / f"feedback/ben/{UNIT}/{UNIT}.html").read_text()
     with open(f"reports/{UNIT}.html") as file:
         assert '<td class="number">-2</td>' in file.read()
     with gradebook_of(course) as gradebook:
