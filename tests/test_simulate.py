@@ -1,6 +1,10 @@
 """The practice class: what is written, and that its truth is the truth."""
 
+import ast
+import builtins
 import csv
+import dis
+import inspect
 import math
 import shutil
 import sqlite3
@@ -109,6 +113,36 @@ def test_the_notebooks_hold_what_the_truth_says(course, tmp_path):
             "blank": {cell.source for cell in release.cells if cell.id == task.name},
         }[row["kind"]]
         assert source in expected
+
+
+def names_of(code):
+    """The names that code reads from outside and those that it defines, with those of functions in it."""
+    steps = list(dis.get_instructions(code))
+    read = {step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    defined = {step.argval for step in steps if step.opname == "STORE_NAME"}
+    for inner in filter(inspect.iscode, code.co_consts):
+        more, own = names_of(inner)
+        read, defined = read | more, defined | own
+    return read, defined
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_right_answers_need_no_more_than_the_exercise_has(unit):
+    release = nbformat.read(ROOT / "exercises" / unit / f"{unit}.ipynb", as_version=4)
+    sources = [cell.source for cell in release.cells if cell.cell_type == "code"]
+    trees = [ast.parse(source) for source in sources if not source.startswith("%")]
+    there = {*dir(builtins), "__name__"}
+    for node in (node for tree in trees for node in tree.body):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            there |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            there.add(node.name)
+        elif isinstance(node, ast.Assign):
+            there |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+    for task in checks.tasks(unit):
+        for answer in right_answers(task):
+            read, defined = names_of(compile(source_of(answer, task.name), task.name, "exec"))
+            assert not read - defined - there, answer.__name__
 
 
 @pytest.mark.parametrize("unit", UNITS)

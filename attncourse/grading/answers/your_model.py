@@ -1,7 +1,5 @@
 """Right answers to the tasks of ``your_model``, each written in another way."""
 
-import math
-
 import torch
 
 # RMSNorm --------------------------------------------------------------------------------
@@ -51,7 +49,7 @@ def grouped_attention__repeated(query, key, value, mask):
     times = query.size(-3) // key.size(-3)
     key = torch.repeat_interleave(key, times, dim=-3)
     value = torch.repeat_interleave(value, times, dim=-3)
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
     weights = torch.where(mask, scores, float("-inf")).softmax(-1)
     return weights @ value
 
@@ -124,7 +122,7 @@ def todays_attention__complex_numbers(x, weights, cache):
     M, shared = key.shape[-2], key.shape[-3]
     seen = torch.arange(M) <= torch.arange(before, before + N)[:, None]
     q = query.unflatten(-3, (shared, -1))
-    scores = torch.einsum("...ghqe,...gke->...ghqk", q, key) / math.sqrt(d)
+    scores = torch.einsum("...ghqe,...gke->...ghqk", q, key) / d**0.5
     shares = scores.masked_fill(~seen, -torch.inf).softmax(-1)
     found = torch.einsum("...ghqk,...gke->...qghe", shares, value).flatten(-3)
     return found @ weights["W_O"], (key, value)
@@ -216,7 +214,7 @@ def llama_block__matrices_side_by_side(x, weights, cache):
     own = torch.arange(H) * G // H
     keys, values = k[..., own, :, :], v[..., own, :, :]
     seen = torch.ones(len(places), k.shape[-2], dtype=torch.bool).tril(start)
-    e = torch.exp(q @ keys.mT / math.sqrt(d)) * seen
+    e = torch.exp(q @ keys.mT / d**0.5) * seen
     heads = (e / e.sum(-1, keepdim=True)) @ values
     x = x0 + torch.cat(heads.unbind(-3), -1) @ weights["attention.W_O"]
     y = x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * weights["mlp_norm.weight"]
@@ -404,13 +402,13 @@ def texts_that_fit__counted_up(
     return texts
 
 
-def texts_that_fit__floor(
+def texts_that_fit__cut_off(
     memory, num_parameters, num_blocks, model_dim, num_heads, num_key_value_heads, num_tokens, window
 ):
     head_dim = model_dim / num_heads
     kept = num_tokens if not window else min(window, num_tokens)
     of_one = 2 * 2 * num_blocks * num_key_value_heads * head_dim * kept
-    return max(math.floor((memory - 2 * num_parameters) / of_one), 0)
+    return max(int((memory - 2 * num_parameters) / of_one), 0)
 
 
 # Choosing a token -----------------------------------------------------------------------
@@ -510,11 +508,11 @@ def which_slip__loops(tokens, whole, changed, same, steps):
 def which_slip__largest_differences(tokens, whole, changed, same, steps):
     if (changed - whole)[:-1].abs().max() >= 0.01:
         return "sees ahead"
-    if torch.dist(same, same[:1].expand_as(same), p=math.inf) >= 0.01:
+    if torch.dist(same, same[:1].expand_as(same), p=torch.inf) >= 0.01:
         return "counts"
     if (steps - whole).abs().max() < 0.01:
         return "nothing found"
-    apart = torch.cdist(steps, steps, p=math.inf)
+    apart = torch.cdist(steps, steps, p=torch.inf)
     return "forgets" if (apart * (tokens[:, None] == tokens)).max() < 0.01 else "out of step"
 
 
