@@ -503,7 +503,7 @@ def right(query, key, value):
         (lambda q, k, v: right(q, k, v).numpy(), "a NumPy array of shape (2, 2)"),
         (lambda q, k, v: np.float32(3), "the number 3"),
         (lambda q, k, v: right, "a function, not what the function computes"),
-        (lambda q, k, v: object(), "an object of type object"),
+        (lambda q, k, v: object(), "an object of type `object`"),
         (lambda q, k, v: right(q, k, v).max(-1), "a tuple of 2"),
         (lambda q, k, v: right(q, k, v)[..., :1], "the shape should be (2, 2)"),
         (lambda q, k, v: right(q, k, v) * math.nan, "all of its 4 numbers are NaN; the first is at [0, 0]"),
@@ -972,7 +972,7 @@ def test_plain_keeps_data_and_describes_the_rest():
     assert type(plain(np.int32(2))) is int
     assert plain(np.bool_(True)) is True
     assert plain(np.ones((2, 3))) == Foreign("a NumPy array of shape (2, 3)")
-    assert plain({1, 2}) == Foreign("an object of type set")
+    assert plain({1, 2}) == Foreign("an object of type `set`")
 
 
 def test_fewer_answers_than_cases_never_pass():

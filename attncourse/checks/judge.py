@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -10,7 +12,7 @@ from attncourse.checks.compare import Problem, difference, dtype_name, problem_w
 from attncourse.checks.recognise import Recognised, recognise
 from attncourse.checks.task import Law, Task
 from attncourse.checks.verdict import Code, Facts, Passage, Picture, Pictures, Section, Verdict, Words
-from attncourse.probe.answer import Answer, Plain
+from attncourse.probe.answer import Answer, Plain, object_of_type
 from attncourse.probe.calling import Case
 from attncourse.probe.program import Program
 
@@ -105,6 +107,9 @@ def _judged(
     first = wrong[0]
     failure = answers[first].failure
     if failure is not None and failure.kind in _WITHOUT_CASE:
+        if failure.kind == "not callable":  # its words become ours
+            told = re.fullmatch("an object of type `(.*)`", failure.name)
+            failure = replace(failure, name=object_of_type(told[1] if told else ""))
         headline, advice = (text.format(task=task, failure=failure) for text in _WITHOUT_CASE[failure.kind])
         return Verdict(task.name, False, f"{task.name}: {headline}", (Words(advice),))
 

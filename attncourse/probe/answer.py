@@ -17,6 +17,8 @@ Plain = Any
 MOST_NUMBERS = 2**20
 # The same of a list, a tuple or a dictionary.
 MOST_PARTS = 10_000
+# Characters of the name of a type.
+LONGEST_TYPE = 40
 
 
 @dataclass(frozen=True)
@@ -120,4 +122,11 @@ def describe_type(value: Any) -> str:
     """What an object is, in words that continue "what came is"."""
     if callable(value):
         return "a function, not what the function computes"
-    return f"an object of type {type(value).__name__}"
+    return object_of_type(type(value).__name__)
+
+
+def object_of_type(name: str) -> str:
+    """The same of an object whose type has this name; names that are whole sentences are not told."""
+    if name.isidentifier() and len(name) <= LONGEST_TYPE:
+        return f"an object of type `{name}`"
+    return "an object of a type with another name"

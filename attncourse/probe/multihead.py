@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.probe.answer import Misfit
+from attncourse.probe.answer import Misfit, object_of_type
 from attncourse.probe.calling import Way
 from attncourse.probe.refusing import given
 
@@ -110,7 +110,7 @@ def _look_at(
     for number, name in enumerate(PARAMETERS):
         if name not in parameters:
             found = getattr(layer, name, None)
-            kind = "missing" if found is None else f"an object of type {type(found).__name__}"
+            kind = "missing" if found is None else object_of_type(type(found).__name__)
             kind = "a plain tensor" if isinstance(found, Tensor) else kind
             raise Misfit(f"the layer's {name} is {kind}, and a torch.nn.Parameter was expected")
         parameter = parameters[name].detach()
