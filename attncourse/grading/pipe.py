@@ -20,7 +20,7 @@ from attncourse.probe.wire import Malformed, decode, encode, holds_program
 # computed from a tensor are the scores of all rows of numbers with each other.
 MOST_QUESTIONS = 1000  # for each function
 MOST_CHARACTERS = 2**19
-MOST_SCORES = 2**22  # the numbers of one tensor, times its largest size; and the scores of all tensors
+MOST_SCORES = 2**23  # the numbers of one tensor, times its largest size; and the scores of all tensors
 MOST_LEAVES = 1000  # tensors, numbers and words among the arguments
 MOST_DERIVATIVES = 2**18  # of one tensor by another
 LARGEST_NUMBER = 2**10  # of positions, say
