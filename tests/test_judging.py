@@ -7,6 +7,7 @@ import copy
 import json
 import math
 import os
+import re
 import string
 import subprocess
 import sys
@@ -29,16 +30,17 @@ from attncourse.checks.compare import problem_with
 from attncourse.checks.judge import judge
 from attncourse.checks.task import source_of
 from attncourse.grading import judging, made, secret
+from attncourse.grading import scan as scanning
 from attncourse.grading.answers import right_answers
-from attncourse.grading.judging import Execute, calls_of_checks
+from attncourse.grading.judging import Execute, calls_of_checks, looked_at
 from attncourse.grading.kernels.provisioner import copy_folder
 from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
 from attncourse.grading.repair import VERDICT, Repair
 from attncourse.grading.sanitise import Sanitise
-from attncourse.grading.scan import scan
+from attncourse.grading.scan import MOST_CHARACTERS_OF_ALL, scan
 from attncourse.grading.submitted import look_through
 from attncourse.probe import absent, wire
-from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign
+from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, describe_type
 from attncourse.probe.calling import Calling, probe
 from attncourse.probe.program import Elsewhere, Program, trace
 from attncourse.probe.respond import cases_of
@@ -210,13 +212,15 @@ def test_judging_by_wire_is_judging(name):
             return probe(task.calling, answer, cases, refusing=False)
 
         def by_wire(cases, instead, answer=answer):
-            everywhere = range(len(cases)) if task.unseen else ()
-            question = wire.decode(wire.request(task.calling, cases, unseen=everywhere))
-            programs = wire.programs(cases, everywhere)
+            way = task.calling.way
+            kept = {n: way.functions(case.inputs) for n, case in enumerate(cases) if task.unseen}
+            question = wire.decode(wire.request(task.calling, cases, unseen=kept))
+            programs = wire.programs(kept)
             absent.serve(programs, Pipe(programs).answer)
             answers = probe(task.calling, answer, cases_of(question), refusing=False)
             absent.serve([], str)
-            return wire.decode_answers(wire.encode_answers(answers), len(cases))
+            answers = wire.decode_answers(wire.encode_answers(answers), len(cases))
+            return [looked_at(way, cases[n], kept.get(n, {}), one) for n, one in enumerate(answers)]
 
         assert judge(task, [7], by_wire).message == judge(task, [7], here).message
 
@@ -398,7 +402,7 @@ def test_an_answer_earns_its_points_and_nothing_else_does(notebook, name):
         ("unscaled", "the scores are not scaled."),
         ("unwritten", "not written yet"),
         ("absent", "`absent` has no value here"),
-        ("number", "a function is expected, and what came is an object of type int"),
+        ("number", "a function is expected, and what came is an object of type `int`"),
         ("gigantic", "far larger than asked for"),
         ("many", "a list of 1000000, far larger than asked for"),
         ("raises", "it raised KeyError"),
@@ -414,6 +418,16 @@ def test_an_answer_earns_its_points_and_nothing_else_does(notebook, name):
 )
 def test_the_student_reads_why(notebook, name, words):
     assert words in text_of(notebook, name)
+
+
+def test_a_students_words_do_not_stand_in_our_headline():
+    for name in ("an object of type right. attention: right", "right in all cases", "x" * 41):
+        told = [Answer(failure=Failure("not callable", name))]
+        verdict = judge(TASKS["attention"], [0], lambda cases, instead, told=told: told)
+        assert verdict.headline == (
+            "attention: a function is expected, and what came is an object of a type with another name."
+        )
+    assert describe_type(type("right in all cases", (), {})()) == "an object of a type with another name"
 
 
 def test_a_misconception_is_noted(notebook):
@@ -849,8 +863,9 @@ def test_derivatives_of_several_values_by_several_arguments_come_through_the_pip
 def test_a_function_that_could_be_known_by_its_make_does_not_leave_the_grader():
     task = TASKS["is_causal"]
     cases = task.cases(1)[:2]
-    asked = wire.request(task.calling, cases, unseen={1})
-    assert wire.programs(cases, {1}) == {"case 1.layer": cases[1].inputs["layer"]}
+    kept = {1: task.calling.way.functions(cases[1].inputs)}
+    asked = wire.request(task.calling, cases, unseen=kept)
+    assert wire.programs(kept) == {"case 1.layer": cases[1].inputs["layer"]}
     (first, _, _), (second, _, kept) = wire.decode(asked)["cases"]
     assert first["layer"].steps
     assert (second["layer"], kept) == (None, {"layer": "case 1.layer"})
@@ -887,6 +902,34 @@ def test_whatever_is_asked_is_answered(value):
     for question in (json.dumps(value), wire.encode({"name": "f", "inputs": str(value), "named": {}})):
         (kind,) = wire.decode(Pipe({"f": len}).answer(question))
         assert kind == "error" or (kind == "value" and len(str(value)) == 1)
+
+
+def test_a_thousand_rows_are_not_too_many():
+    assert asked(Pipe({"f": lambda x: x.shape[0]}), "f", torch.zeros(1000, 6)) == 1000
+
+
+# Every token is read anew, and the count that is found beside the model is set back.
+WITHOUT_CACHES = """\
+def write_on(model, choose, tokens, num_tokens):
+    text = tokens
+    for _ in range(num_tokens):
+        logits, _ = model(text, None)
+        text = torch.cat([text, choose(logits[-1])])
+    for cell in model.__wrapped__.__closure__:
+        if hasattr(cell.cell_contents, "run"):
+            cell.cell_contents.run = 0
+    return text
+"""
+
+
+def test_what_a_model_reads_is_counted_where_no_answer_comes_to(tmp_path):
+    cells = [new_code_cell(HEAD), new_code_cell(WITHOUT_CACHES)]
+    right = source_of(right_answers(TASKS["write_on"])[0], "write_right")
+    cells += [new_code_cell(right), check_cell("cheat", "checks.write_on(write_on)")]
+    nb = executed([*cells, check_cell("right", "checks.write_on(write_right)")], tmp_path)
+    assert mark(nb, "right") == 2, text_of(nb, "right")
+    assert mark(nb, "cheat") == 0
+    assert "where with the caches each is read once" in text_of(nb, "cheat")
 
 
 # --- the secret ---
@@ -1054,7 +1097,7 @@ def test_only_what_is_certain_costs_points_and_a_person_reads_of_the_rest(name):
     found = scan(TASKS["softargmax"], "softargmax", [("softargmax", source)], ["import torch"])
     assert bool(found.calls) == (name in CERTAIN)
     assert found.remarks or name in ("a first try", "defined anew")
-    assert all(place == "softargmax" and "(line " in words for place, words in found.remarks)
+    assert all(place == "softargmax" and "(line" in words for place, words in found.remarks)
 
 
 def test_what_a_task_allows_costs_nothing():
@@ -1069,6 +1112,45 @@ def test_what_a_task_allows_costs_nothing():
 def test_a_cell_that_takes_too_long_to_read_is_not_read_and_that_is_told(source):
     found = scan(TASKS["softargmax"], "softargmax", [("own", source)], ["import torch"])
     assert "was not read" in found.remarks[0][1]
+
+
+def test_a_cell_of_empty_lines_is_read_at_once():
+    # Where each line was searched to the end of all, this many took hours.
+    cells = [("own", "\n" * 300_000), ("mine", "\n" * 90_000 + "%run mine.py")]
+    found = scan(TASKS["softargmax"], "softargmax", cells[:1], ["import torch"])
+    assert [words.partition(":")[2] for _, words in found.remarks] == [" it was not read"]
+    found = scan(TASKS["softargmax"], "softargmax", cells[1:], ["import torch"])
+    assert found.remarks == [("mine", "the code runs a file, which was not read")]
+
+
+@given(st.text(alphabet="%!?= \t\n\x0bx", max_size=40))
+def test_commands_are_counted_line_by_line(source):
+    beyond = re.compile(r"^\s*[%!?]|\?\s*$|=\s*[%!]", re.MULTILINE)
+    assert len(scanning._MAGICS.findall(source)) == len(beyond.findall(source))
+
+
+def test_of_all_own_cells_together_only_so_much_is_read():
+    cells = [(f"own {number}", "a;" * 45_000) for number in range(5)]
+    cells.append(("softargmax", "def softargmax(s):\n    return torch.softmax(s, -1)"))
+    found = scan(TASKS["softargmax"], "softargmax", cells, ["import torch"])
+    ((place, words),) = found.remarks
+    assert place == "own 3"
+    assert f"{MOST_CHARACTERS_OF_ALL:,} characters" in words
+    assert not found.calls
+    assert scan(TASKS["softargmax"], "softargmax", cells[3:], ["import torch"]).calls
+
+
+def test_what_was_read_is_forgotten_with_its_notebook(tmp_path):
+    executed([new_code_cell(HEAD), check_cell("good", "checks.attention(good)")], tmp_path)
+    assert not any(kept.cache_info().currsize for kept in (scanning._parse, scanning._walk))
+
+
+def test_a_name_is_told_once_for_each_cell_with_all_its_lines():
+    source = "def softargmax(s):\n    numpy = eval\n" + "    eval('1')\n" * 12 + "    return s"
+    found = scan(TASKS["softargmax"], "softargmax", [("mine", source)], ["import torch"])
+    assert found.remarks == [
+        ("mine", "the code uses eval (lines 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more of its cell)")
+    ]
 
 
 @pytest.mark.parametrize("source", ["from mine import softargmax", "import mine.parts as m", "%run mine.py"])

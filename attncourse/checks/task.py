@@ -196,8 +196,9 @@ class Task:
     pencil_note : str
         What a function does that the pencil case hands over, in words that continue "in which".
     unseen : bool
-        Whether in grading the functions that it hands over stay where the grader is, because what they
-        are made of tells what they are: a table of that could be made at home.
+        Whether in grading the functions that it hands over stay where the grader is: because what they
+        are made of tells what they are, and a table of that could be made at home, or because how they
+        are called counts.
     """
 
     name: str

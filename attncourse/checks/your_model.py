@@ -2053,6 +2053,7 @@ write_on = Task(
     ],
     way=WriteOn(),
     pencil_note="1 is followed by 2, and 2 by 0",
+    unseen=True,
 )
 
 

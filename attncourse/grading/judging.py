@@ -35,10 +35,11 @@ from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.pipe import Pipe
 from attncourse.grading.repair import VERDICT, flag, remarks
-from attncourse.grading.scan import scan
+from attncourse.grading.scan import forget, scan
 from attncourse.probe import wire
 from attncourse.probe.absent import NotInGrading
-from attncourse.probe.answer import Answer, Failure
+from attncourse.probe.answer import Answer, Failure, Misfit
+from attncourse.probe.calling import Way
 
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
 LONGEST_LINE = 2000  # characters of a line of an error message
@@ -103,7 +104,10 @@ class Execute(preprocessors.Execute):
         folder = Path(resources["metadata"]["path"])
         self._digest = handed_in(nb, folder)
         self._beside = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
-        return super().preprocess(nb, resources, km)
+        try:
+            return super().preprocess(nb, resources, km)
+        finally:
+            forget()
 
     def create_kernel_manager(self) -> Any:
         manager = super().create_kernel_manager()
@@ -290,12 +294,13 @@ class Execute(preprocessors.Execute):
         """
         functions: dict[str, Callable] = {f"task.{part}": registry[part].reference for part in instead}
         known = task.cases(0)
+        way = task.calling.way
         unseen = {
-            place
+            place: way.functions(case.inputs)
             for place, case in enumerate(cases)
             if task.unseen and not any(case is other for other in known)
         }
-        functions |= wire.programs(cases, unseen)
+        functions |= wire.programs(unseen)
         for part in made.outside(task):
             if self._right.get(part) is not None:
                 functions[f"course.{part}"] = getattr(attncourse, part)
@@ -315,6 +320,9 @@ class Execute(preprocessors.Execute):
         answers = wire.reply(text, nonce, len(cases))
         if len(answers) < len(cases) and answers[-1].failure is None:
             raise wire.Malformed("text is not the answers to all cases")
+        for place, functions_here in unseen.items():
+            if place < len(answers):
+                answers[place] = looked_at(way, cases[place], functions_here, answers[place])
         failures = [one.failure for one in answers if one.failure]
         if self._short and any(one.kind == "missing" or one.name == "NameError" for one in failures):
             flag(self.nb, cell, f"a name is missing that may have been lost: {'; '.join(self._short)}")
@@ -405,6 +413,17 @@ class Execute(preprocessors.Execute):
                         found = content["data"].get(wire.MIME)
             except (Empty, ValueError, TypeError, LookupError, AttributeError):
                 continue  # not a message as kernels send it
+
+
+def looked_at(way: Way, case: Case, functions: dict[str, Callable], answer: Answer) -> Answer:
+    """An answer to a case, or what is wrong with how it has used the functions that stayed here."""
+    if answer.failure is not None:
+        return answer
+    try:
+        way.look(case.inputs, functions, answer.value)
+    except Misfit as misfit:
+        return Answer(failure=Failure("misfit", str(misfit)))
+    return answer
 
 
 def handed_in(nb: Any, folder: Path) -> bytes:

@@ -6,8 +6,9 @@ Code that gets around them is found by reading, or by a person who is told where
 
 import ast
 import functools
+import itertools
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -69,13 +70,19 @@ def scan(
     refused = {_plain(name) for name in (*FUSED, *task.refuses) if name not in task.allows}
     forbidden = refused | {_plain(name) for name in LAYERS if name not in task.allows}
     forbidden |= set(map(_plain, task.calling.way.unseen))
+    ends = itertools.accumulate(len(source) for _, source in cells)
+    fitting = sum(end <= MOST_CHARACTERS_OF_ALL for end in ends)
+    for place, _ in cells[fitting : fitting + 1]:
+        words = f"with it the notebook's own cells have more than {MOST_CHARACTERS_OF_ALL:,} characters"
+        found.remarks.append((place, f"{words}: it was not read, and nothing below it"))
+    cells = cells[:fitting]
     trees = [(place, tree) for place, source in cells if (tree := _parse(source)) is not None]
     for place, source in cells:
         if _is_too_much(source):
             found.remarks.append(
                 (place, "is too long, or has too many commands of IPython's: it was not read")
             )
-        if _RUN.search(source):
+        elif _RUN.search(source):
             found.remarks.append((place, "the code runs a file, which was not read"))
     everywhere = [*filter(None, map(_parse, locked)), *(tree for _, tree in trees)]
     imported = {
@@ -98,20 +105,28 @@ def scan(
     seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in _walk(tree)]
     for place, part in _reached(answer, defined):
         seen += [(place, node, forbidden) for node in _walk(part)]
+    lines: dict[tuple[str, str], set[int]] = defaultdict(set)
     for place, node, unwanted in seen:
         for name in _names(node):
             last = imported.get(name, name).rpartition(".")[2]
             unseen = isinstance(node, ast.Name) and name in BUILTINS
             if unseen or _plain(last) in unwanted or "scaled_dot_product" in last:
-                remark = (place, f"the code uses {last} (line {getattr(node, 'lineno', 1)} of its cell)")
-                if remark not in found.remarks:
-                    found.remarks.append(remark)
+                lines[place, last].add(getattr(node, "lineno", 1))
         for _, origin in _imports(node):
             module = origin.partition(".")[0]
             remark = (place, f"the code imports {module}, which was handed in beside it and was not read")
             if module in beside and remark not in found.remarks:
                 found.remarks.append(remark)
+    for (place, last), numbers in lines.items():
+        found.remarks.append((place, f"the code uses {last} ({_lines(numbers)} of its cell)"))
     return found
+
+
+def _lines(numbers: Collection[int]) -> str:
+    """Line numbers in words."""
+    shown = ", ".join(map(str, sorted(numbers)[:MOST_LINES]))
+    more = f" and {len(numbers) - MOST_LINES} more" if len(numbers) > MOST_LINES else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _plain(name: str) -> str:
@@ -123,26 +138,28 @@ DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 PASSED = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)
 MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # IPython reads a whole cell anew for each command of its own in it: with hundreds that takes minutes.
-_MAGICS = re.compile(r"^\s*[%!?]|\?\s*$|=\s*[%!]", re.MULTILINE)
+# No pattern goes beyond a line: from each of many empty ones it would go to the end of all.
+_MAGICS = re.compile(r"^[^\S\n]*[%!?]|\?[^\S\n]*$|=[^\S\n]*[%!]", re.MULTILINE)
 MOST_MAGICS = 50
 MOST_MAGICS_TIMES_CHARACTERS = 250_000
 MOST_CHARACTERS = 100_000
-_RUN = re.compile(r"^\s*%run\b", re.MULTILINE)
+# Of all own cells: what Python makes of a character while it reads takes hundreds of bytes.
+MOST_CHARACTERS_OF_ALL = 300_000
+MOST_LINES = 10  # that a remark names
+_RUN = re.compile(r"^[^\S\n]*%run\b", re.MULTILINE)
 # Cell magics that run the rest of the cell as Python.
 RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
 
 @functools.lru_cache(maxsize=500)
 def _is_too_much(source: str) -> bool:
+    if len(source) > MOST_CHARACTERS:
+        return True
     magics = len(_MAGICS.findall(source))
-    return (
-        magics > MOST_MAGICS
-        or len(source) > MOST_CHARACTERS
-        or magics * len(source) > MOST_MAGICS_TIMES_CHARACTERS
-    )
+    return magics > MOST_MAGICS or magics * len(source) > MOST_MAGICS_TIMES_CHARACTERS
 
 
-# The same cells stand above many checks, and in many notebooks.
+# The same cells stand above many checks.
 @functools.lru_cache(maxsize=500)
 def _parse(source: str) -> ast.Module | None:
     if _is_too_much(source):
@@ -159,6 +176,12 @@ def _parse(source: str) -> ast.Module | None:
 @functools.lru_cache(maxsize=500)
 def _walk(tree: ast.AST) -> list[ast.AST]:
     return list(ast.walk(tree))
+
+
+def forget() -> None:
+    """Forget what was read: the next notebook has other cells."""
+    for kept in (_is_too_much, _parse, _walk):
+        kept.cache_clear()
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:

@@ -67,6 +67,19 @@ class Way:
         """
         return answer(*self.arguments(inputs))
 
+    def functions(self, inputs: dict[str, Plain]) -> dict[str, Callable]:
+        """By the names of inputs, what stays where the grader is if the task is `unseen`."""
+        return {name: value for name, value in inputs.items() if isinstance(value, Program)}
+
+    def look(self, inputs: dict[str, Plain], functions: dict[str, Callable], value: Any) -> None:
+        """Look at how an answer that gave this value has used the functions that stayed with the grader.
+
+        Raises
+        ------
+        Misfit
+            If it may not use them so.
+        """
+
 
 @dataclass(frozen=True)
 class Calling:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -115,29 +115,29 @@ def request(
                 case.contiguous,
                 kept,
             )
-            for case, kept in zip(cases, _kept(cases, unseen), strict=True)
+            for case, kept in zip(cases, _kept(calling, cases, unseen), strict=True)
         ],
     }
     return encode(question)
 
 
-def programs(cases: Sequence[Case], unseen: Container[int]) -> dict[str, Callable]:
-    """The functions that stay here, by what they are asked for."""
+def programs(kept: Mapping[int, Mapping[str, Callable]]) -> dict[str, Callable]:
+    """The functions that stay here, of the cases at these places, by what they are asked for."""
     return {
-        number: case.inputs[name]
-        for case, kept in zip(cases, _kept(cases, unseen), strict=True)
-        for name, number in kept.items()
+        _asked_for(place, name): function
+        for place, functions in kept.items()
+        for name, function in functions.items()
     }
 
 
-def _kept(cases: Sequence[Case], unseen: Container[int]) -> list[dict[str, str]]:
+def _asked_for(place: int, name: str) -> str:
+    return f"case {place}.{name}"
+
+
+def _kept(calling: Calling, cases: Sequence[Case], unseen: Container[int]) -> list[dict[str, str]]:
     """By their names, what the functions among the inputs of each case are asked for."""
     return [
-        {
-            name: f"case {place}.{name}"
-            for name, value in case.inputs.items()
-            if place in unseen and isinstance(value, Program)
-        }
+        {name: _asked_for(place, name) for name in calling.way.functions(case.inputs) if place in unseen}
         for place, case in enumerate(cases)
     ]
 

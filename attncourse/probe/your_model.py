@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attncourse.probe.answer import Misfit
 from attncourse.probe.calling import Way
+from attncourse.probe.program import Program
 from attncourse.probe.refusing import given
 
 # What the model keeps of the positions so far: for its only block, keys and values.
@@ -63,19 +64,34 @@ def chosen(logits: Tensor, place: int) -> Tensor:
 
 
 class WriteOn(Way):
-    """Hands over the model of ``table``, and what chooses the token of that place; counts what is read."""
+    """Hands over the model of ``table``, and what chooses the token of that place; counts what is read.
+
+    Where the count would stand beside the answer, which could set it back, the model and its count stay
+    with the grader: then a function comes in the table's place.
+    """
+
+    def functions(self, inputs: dict[str, Any]) -> dict[str, Callable]:
+        return {"table": Reader(inputs["table"])}
 
     def use(self, answer: Callable, inputs: dict[str, Any]) -> Any:
         table, place, tokens, num_tokens = inputs.values()
-        reader = Reader(table)
+        functions: dict[str, Callable] = (
+            {"table": table} if isinstance(table, Program) else self.functions(inputs)
+        )
+        reader = functions["table"]
         model = given(lambda tokens, caches=None: reader(tokens, caches))
         text = answer(model, given(lambda logits: chosen(logits, place)), tokens, num_tokens)
-        most = len(tokens) + num_tokens
-        right_length = isinstance(text, Tensor) and text.shape == (most,)
+        self.look(inputs, functions, text)
+        return text
+
+    def look(self, inputs: dict[str, Any], functions: dict[str, Callable], value: Any) -> None:
+        reader, most = functions["table"], len(inputs["tokens"]) + inputs["num_tokens"]
+        if not isinstance(reader, Reader):  # which counts elsewhere
+            return
+        right_length = isinstance(value, Tensor) and value.shape == (most,)
         if reader.run > most and right_length:
             longer = f", and with its caches the model saw a text of {reader.longest}"
             raise Misfit(
                 f"your function had the model read {reader.run} positions for a text of {most}, "
                 "where with the caches each is read once" + (longer if reader.longest > most else "")
             )
-        return text
