@@ -172,7 +172,7 @@ class SharedDialect(CreateEnginePlugin):
     """One dialect for all temporary gradebooks of a process, and what was compiled for it.
 
     nbgrader opens a gradebook a dozen times for each submission, and SQLAlchemy would compile every query
-    anew for each: more than a tenth of all that is computed in the process that grades.
+    anew for each: a fifth of what is computed for a page of feedback.
     """
 
     name = "attncourse"
