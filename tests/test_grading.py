@@ -14,7 +14,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from commands import Command
 from nbgrader.api import Gradebook
+from nbgrader.apps import NbGraderApp
 from traitlets.config import Config
 
 from attncourse import checks
@@ -252,8 +254,12 @@ def by_nbgrader(graded, tmp_path_factory):
     for name in [*some, "unreadable"]:
         place = f"submitted/{name}/{UNIT}"
         shutil.copytree(graded.folder / place, folder / place)
+    # In copies of this process: what is tested is not how they start.
+    settings = {"JUPYTER_CONFIG_DIR": os.devnull, "OMP_NUM_THREADS": "1"}
     runs = {
-        command: run(folder, "nbgrader", command, *arguments)
+        command: Command(
+            NbGraderApp.launch_instance, folder, command, *arguments, environment=settings
+        ).ended()
         for command, *arguments in (
             ("generate_assignment", UNIT, "--force"),
             ("autograde", UNIT),
@@ -400,7 +406,7 @@ def test_the_command_goes_on_where_it_stopped(graded, tmp_path):
     again = hand_in(course, "wrong", UNIT, students["by_the_solutions"].notebook)
     os.utime(again, (0, 0))
     hand_in(course, "half", UNIT, "")
-    done = command(course, UNIT, "--workers", "1")
+    done = Command(main, course, UNIT, "--workers", "1").ended()
     assert (done.returncode, done.stderr) == (1, "")
     number = len(students) + 1
     assert (
