@@ -456,6 +456,31 @@ def test_what_a_reference_gives_is_known_for_each_task_by_itself(monkeypatch):
         assert twice.known(torch.neg, case).value.tolist() == [-2, -4]
 
 
+@pytest.mark.parametrize("spoilt", ["alone", "of two", "in a list", "by name", None])
+def test_what_an_answer_changes_in_place_is_seen_and_the_case_stays(spoilt, monkeypatch):
+    def inputs():
+        ones, gaps = torch.ones(2, 2), torch.tensor([math.nan, 1.0])
+        return {
+            "alone": ones,
+            "of two": (ones.clone(), gaps.clone()),
+            "in a list": [gaps.clone(), (ones.clone(),)],
+            "by name": {"gaps": gaps.clone(), "ones": ones.clone()},
+            "gaps": gaps,  # which are equal to what they were
+        }
+
+    def answer(alone, two, listed, named, gaps):
+        parts = {"alone": alone, "of two": two[0], "in a list": listed[1][0], "by name": named["ones"]}
+        if spoilt:
+            parts[spoilt].add_(1)
+        return alone
+
+    monkeypatch.setattr("attncourse.checks.task.registry", {})
+    task, case = Task("kept", torch.neg, {}, lambda seed: []), Case(inputs())
+    (found,) = probe(task.calling, answer, [case])
+    assert found.modified == ((spoilt,) if spoilt else ())
+    assert str(case.inputs) == str(inputs())
+
+
 def test_a_student_is_shown_the_innermost_of_their_own_lines():
     source = """
 def deeper(n):
