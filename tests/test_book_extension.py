@@ -259,7 +259,7 @@ def test_pages_run_side_by_side_and_only_once(tmp_path):
     assert ("running cells" in first.stdout, "running cells" in again.stdout) == (True, False)
 
 
-def test_a_forked_kernel_has_imported_what_takes_long_and_is_a_kernel_otherwise(tmp_path, monkeypatch):
+def test_a_forked_kernel_has_imported_what_takes_long_and_is_a_kernel_otherwise(tmp_path, monkeypatch, capfd):
     monkeypatch.syspath_prepend(ROOT / "book/_ext")
     from kernels import IMPORTS, KernelManager
 
@@ -278,6 +278,7 @@ def test_a_forked_kernel_has_imported_what_takes_long_and_is_a_kernel_otherwise(
     assert (folder, has_imported) == (str(tmp_path), "True")
     assert "image/png" in notebook.cells[1].outputs[0].data
     assert not psutil.pid_exists(int(process))
+    assert capfd.readouterr().out == ""  # nothing about how to end it
 
 
 def test_a_failing_cell_fails_every_build_until_it_is_mended(tmp_path):

@@ -32,7 +32,8 @@ def run(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
 
     # A kernel says so in the environment, which is read when this is imported.
     matplotlib.rcParams["backend"] = "module://matplotlib_inline.backend_inline"
-    launch_new_instance(argv=arguments)
+    # It read who its parent is when it was imported. Without one it would tell the terminal how to end it.
+    launch_new_instance(argv=[*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])
 
 
 class Child:
