@@ -9,6 +9,7 @@ import io
 import itertools
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -42,7 +43,7 @@ from sqlalchemy import Engine, event
 from traitlets.config import Config
 
 from attncourse.grading import __main__ as grading
-from attncourse.grading import autograding, cluster
+from attncourse.grading import autograding, cluster, policy
 from attncourse.grading import job as jobs
 from attncourse.grading.__main__ import main
 
@@ -54,7 +55,7 @@ COMMAND = (sys.executable, "-m", "attncourse.grading")
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A new course, which is the current folder, and is graded in this process by `graded_here`."""
+    """A new course, which is the current folder, and is graded in this process by `here`."""
     monkeypatch.chdir(tmp_path)
     return new_course(tmp_path)
 
@@ -265,6 +266,7 @@ def test_a_run_on_this_machine_listens_to_no_network_and_a_killed_nursery_is_rep
 def test_two_runs_do_not_work_in_one_folder(course, here, capsys):
     hand_in(course, "ada")
     fcntl = pytest.importorskip("fcntl")
+    grading.Nursery.begin()  # which would else be begun with the lock in hand, and keep it
     with open(course / ".nbgrader.log", "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(SystemExit) as stop:
@@ -392,6 +394,18 @@ grep -c '^\[' output > before
 wait $grading
 cat output
 """
+
+
+def test_who_has_no_guard_before_the_formgrader_is_told(course, here, capsys, monkeypatch, tmp_path_factory):
+    hand_in(course, "ada", RIGHT)
+    folder = tmp_path_factory.mktemp("etc")
+    monkeypatch.setattr(policy, "jupyter_config_path", lambda: [str(folder)])
+    assert here() == 0
+    advice = re.search(r"the formgrader: is not guarded .* copy (\S+) to \S+", capsys.readouterr().out)
+    (folder / policy.SWITCH).parent.mkdir()
+    shutil.copy(advice[1], folder / policy.SWITCH)
+    assert here() == 0
+    assert "not guarded" not in capsys.readouterr().out
 
 
 def test_an_address_without_a_scheduler_is_reported(course, here, capsys, monkeypatch):

@@ -425,7 +425,7 @@ def test_a_students_words_do_not_stand_in_our_headline():
         told = [Answer(failure=Failure("not callable", name))]
         verdict = judge(TASKS["attention"], [0], lambda cases, instead, told=told: told)
         assert verdict.headline == (
-            "attention: a function is expected, and what came is an object of a type with another name."
+            "attention: a function is expected, and what came is an object of some class."
         )
     assert describe_type(type("right in all cases", (), {})()) == "an object of a type with another name"
 

@@ -171,7 +171,8 @@ _WITHOUT_CASE = {
     ),
     "interrupted": (
         "interrupted.",
-        "The call of your function was stopped before it came back. Is there a loop in it that never ends?",
+        "The call of your function was stopped before it came back. Is there a loop in it that never ends, "
+        "or one that goes round very often?",
     ),
 }
 

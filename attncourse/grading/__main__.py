@@ -7,7 +7,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from importlib import import_module
+from pathlib import Path
 
+from attncourse.grading import policy
 from attncourse.grading.cluster import (
     ClusterLost,
     Item,
@@ -233,6 +235,16 @@ class Run:
     def conclude(self) -> int:
         """Print what is in the way, and return the exit status."""
         self.problems += self.course.problems
+        if not policy.is_in_force():
+            source, target = (
+                Path(__file__).parent / policy.SWITCH,
+                Path(sys.prefix, "etc/jupyter", policy.SWITCH),
+            )
+            words = (
+                "is not guarded in this environment against what students hand in: before you open it, copy "
+                f"{source} to {target}"
+            )
+            self.problems.append(Problem("the formgrader", words, ungraded=False))
         if self.problems:
             print(f"\nTo look at ({LOG} has the details):")
             for problem in sorted(self.problems, key=lambda problem: (not problem.ungraded, problem.place)):

@@ -129,4 +129,4 @@ def object_of_type(name: str) -> str:
     """The same of an object whose type has this name; names that are whole sentences are not told."""
     if name.isidentifier() and len(name) <= LONGEST_TYPE:
         return f"an object of type `{name}`"
-    return "an object of a type with another name"
+    return "an object of some class"
