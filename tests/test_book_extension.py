@@ -3,16 +3,18 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 
+import myst_nb.sphinx_ext  # noqa: F401  (what takes long to import is imported once, for all builds)
 import nbformat
 import psutil
 import pytest
+import sphinx_book_theme  # noqa: F401
 from bs4 import BeautifulSoup
 from built_book import ROOT, program
+from commands import Command
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from sphinx.cmd.build import main as sphinx_build
 
 pytestmark = pytest.mark.slow
 
@@ -58,11 +60,7 @@ def build_of(folder, settings=""):
         "myst_enable_extensions = ['dollarmath']; html_static_path = []\n"
         f"{settings}\n"
     )
-    return subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", folder, folder / "html"],
-        capture_output=True,
-        text=True,
-    )
+    return Command(sphinx_build, folder, "-W", "--keep-going", str(folder), str(folder / "html")).ended()
 
 
 def warnings_of_a_build(folder, settings=""):
