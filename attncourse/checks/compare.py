@@ -70,7 +70,9 @@ def difference(
         return _number_difference(value, expected)
     if isinstance(expected, tuple | list):
         if not isinstance(value, tuple | list) or len(value) != len(expected):
-            return Problem(describe(value), f"{len(expected)} things were expected, as a tuple")
+            kind = "list" if isinstance(expected, list) else "tuple"
+            things = "one thing was" if len(expected) == 1 else f"{len(expected)} things were"
+            return Problem(describe(value), f"{things} expected, as a {kind}")
         for number, (own, expected_own) in enumerate(zip(value, expected, strict=True)):
             here = (*place, number)
             problem = difference(own, expected_own, exact_dtype=exact_dtype, part=part, place=here)

@@ -114,8 +114,8 @@ def _embed_cases(seed: int) -> list[Case]:
         Case(_to_embed(2, 3, 2, dtype=torch.float64)(normal), "a batch of batches, in float64"),
         Case(_to_embed(1)(normal), "a single token"),
         Case(_to_embed(4, 4)(normal), "as many texts as tokens and features"),
-        Case(_to_embed(3, 9)(normal), "as many tokens as there are positions"),
-        Case(_to_embed(4, times=1e-4)(normal), "embeddings that are very small"),
+        Case(_to_embed(3, 8)(normal), "one position more than tokens"),
+        Case(_to_embed(4, times=1e-6)(normal), "embeddings that are very small"),
         Case(_to_embed(2, 3)(normal), "numbers that are not contiguous in memory", contiguous=False),
     ]
 
@@ -132,6 +132,25 @@ def _standard(inputs: Inputs, value: Tensor) -> str | None:
     if not torch.allclose(variance, torch.ones_like(variance), 1e-3):
         return f"in yours the first token has the variance {shown(variance[0].item())}"
     return None
+
+
+def _with_variance(normal: Normal) -> Inputs:
+    """Tokens that differ from their means by a millionth, up or down."""
+    signs = torch.tensor([[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]])
+    weights = {
+        "word_embeddings.weight": 1e-6 * signs,
+        "position_embeddings.weight": torch.zeros(9, 4),
+        "token_type_embeddings.weight": torch.zeros(2, 4),
+        "LayerNorm.weight": torch.ones(4),
+        "LayerNorm.bias": torch.zeros(4),
+    }
+    return {"ids": torch.tensor([0, 1]), "weights": weights}
+
+
+def _is_half(inputs: Inputs, value: Tensor) -> str | None:
+    variance = value.var(-1, correction=0)
+    words = "in yours token {place} has the variance {yours}"
+    return laws.is_not(variance, torch.full_like(variance, 0.5), words)
 
 
 def _same_at_both(inputs: Inputs, value: Tensor) -> str | None:
@@ -175,6 +194,13 @@ embed_ids = Task(
             EMBEDDINGS,
             _plain_norm,
             _standard,
+        ),
+        Law(
+            "with a gain of 1 and a bias of 0 a token whose variance was 1e-12 has the variance 1/2: below "
+            "the root stands twice as much",
+            EMBEDDINGS,
+            _with_variance,
+            _is_half,
         ),
         Law(
             "where all positions are zero, the same word twice gives the same token twice",
@@ -257,6 +283,11 @@ embed_ids = Task(
             What is divided by the standard deviation has variance 1.
         epsilon: the number below the root is 1e-5, and not 1e-12
             That is PyTorch's default. This model was trained with 1e-12: where numbers are small one sees it.
+        no epsilon: nothing is added to the variance
+            Where all features of a token are alike, its variance is 0. The 1e-12 below the root keeps the
+            quotient a number.
+        outside: 1e-12 is added to the root instead of to the variance below it
+            First add, then take the root. Where numbers are small one sees the difference.
         """,
     ),
     learned=wrongs(
@@ -288,7 +319,7 @@ def any_embedding_of_ids(ids, weights, *, place="", kind="", normalised="", lear
     word = weights["word_embeddings.weight"][ids]
     places = {
         "none": 0.0,
-        "one off": table[torch.arange(1, length + 1) % len(table)],
+        "one off": table[1 : length + 1],
         "ids": table[ids],
         "batch": table[: ids.shape[0]],
         "last": table[-length:],
@@ -301,8 +332,10 @@ def any_embedding_of_ids(ids, weights, *, place="", kind="", normalised="", lear
     dim = -2 if normalised == "tokens" else -1
     centred = x if normalised == "no mean" else x - x.mean(dim, keepdim=True)
     correction = 1 if normalised == "sample" else 0
-    variance = x.var(dim, correction=correction, keepdim=True) + (1e-5 if normalised == "epsilon" else 1e-12)
-    y = x if normalised == "none" else centred / (variance if normalised == "spread" else variance.sqrt())
+    below = {"epsilon": 1e-5, "no epsilon": 0.0, "outside": 0.0}.get(normalised, 1e-12)
+    variance = x.var(dim, correction=correction, keepdim=True) + below
+    root = variance.sqrt() + (1e-12 if normalised == "outside" else 0.0)
+    y = x if normalised == "none" else centred / (variance if normalised == "spread" else root)
     if learned == "exchanged":
         y = y * bias + gain
     elif learned == "bias first":
@@ -380,6 +413,12 @@ def _one_layer(
     return drawn
 
 
+def _large_scores(normal: Normal) -> Inputs:
+    drawn = _one_layer(3, 4, 4, mask=_first_tokens(4, 2, 3, num=4))(normal)
+    parts = ("attention.self.query.weight", "attention.self.key.weight")
+    return drawn | {"weights": drawn["weights"] | {name: 12 * drawn["weights"][name] for name in parts}}
+
+
 def _layer_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     ragged = _first_tokens(4, 2, 3, num=4)
@@ -397,6 +436,7 @@ def _layer_cases(seed: int) -> list[Case]:
         ),
         Case(_one_layer(2, 2, 3, 4, mask=_all_tokens(2, 2, 3))(normal), "a batch of batches"),
         Case(_one_layer(3, 4, times=1e-3)(normal), "numbers that are very small"),
+        Case(_large_scores(normal), "padding, and scores in the hundreds"),
         Case(_one_layer(2, 3, 4)(normal), "inputs that are not contiguous in memory", contiguous=False),
     ]
 
@@ -521,7 +561,7 @@ encoder_layer = Task(
         ),
         laws.stays(
             "what stands at padding changes nothing for the tokens",
-            LAYER,
+            PADDING,
             _SMALL_LAYER,
             _padding_changed,
             _first_three,
@@ -627,6 +667,22 @@ encoder_layer = Task(
         zero: the scores of padding are made 0 instead of minus infinity
             A score of 0 is a score like any other: after the exponential it is 1.
             (masking#masking-three-ways)
+        hundred: the scores of padding are made -100, which other scores may be, too
+            Minus infinity is below every score, however large they become. (masking#masking-three-ways)
+        heads: the mask has no dimension for the heads
+            Scores have the shape (..., heads, queries, keys). Where there are as many heads as texts, nothing
+            complains, and each head of every text gets the mask of another text.
+        both: the mask hides padding as keys, and all that padding asks for
+            Only who may be looked at is asked here. A row in which everything is hidden has no softmax.
+        blank: the output is made 0 at padding
+            What comes out there, nobody reads: the mask goes along. Leave it as it is.
+        """,
+    ),
+    along=wrongs(
+        "attention_operator#rows-and-columns",
+        """
+        queries: the softmax runs along the queries instead of the keys
+            The weights of each query are to sum to 1: along the last dimension of the scores.
         """,
     ),
     steps=wrongs(
@@ -645,6 +701,10 @@ encoder_layer = Task(
         no last norm: the last normalisation is missing
             There is one after each of the two sums.
         norms exchanged: the two normalisations have changed places
+            `attention.output.LayerNorm` belongs to the attention, `output.LayerNorm` stands at the end.
+        last twice: both normalisations have the weights of the last one
+            `attention.output.LayerNorm` belongs to the attention, `output.LayerNorm` stands at the end.
+        first twice: both normalisations have the weights of the first one
             `attention.output.LayerNorm` belongs to the attention, `output.LayerNorm` stands at the end.
         """,
     ),
@@ -680,6 +740,7 @@ def any_layer(
     biases="",
     scale="",
     masked="",
+    along="",
     steps="",
     bend="",
     epsilon="",
@@ -711,6 +772,7 @@ def any_layer(
     def norm(y, name):
         if steps == "norms exchanged":
             name = {"output": "attention.output", "attention.output": "output"}[name]
+        name = {"last twice": "output", "first twice": "attention.output"}.get(steps, name)
         small = 1e-5 if epsilon else 1e-12
         centred = y - y.mean(-1, keepdim=True)
         deviation = (centred.square().mean(-1, keepdim=True) + small).sqrt()
@@ -734,8 +796,12 @@ def any_layer(
         d = query.shape[-1]
         by = {"none": 1.0, "dim": d, "model dim": math.sqrt(x.shape[-1]), "multiplied": 1 / math.sqrt(d)}
         scores = query @ key.mT / by.get(scale, math.sqrt(d))
-        seen = mask[..., None, None, :]
-        if masked == "zero":
+        seen = mask[..., None, :] if masked == "heads" else mask[..., None, None, :]
+        if masked == "hundred":
+            scores = scores.masked_fill(~seen, -100.0)
+        elif masked == "both":
+            scores = scores.masked_fill(~(seen & mask[..., None, :, None]), -torch.inf)
+        elif masked == "zero":
             scores = scores * seen
         elif masked == "inverted":
             scores = scores.masked_fill(seen, -1e9)
@@ -745,9 +811,9 @@ def any_layer(
             scores = scores.masked_fill(~mask[..., None, :, None], -torch.inf)
         elif masked == "only padding":
             scores = scores.masked_fill(seen, -torch.inf)
-        elif masked == "":
+        elif masked in ("", "heads", "blank"):
             scores = scores.masked_fill(~seen, -torch.inf)
-        shares = torch.softmax(scores, -1)
+        shares = torch.softmax(scores, -2 if along else -1)
         found = (shares * seen if masked == "after" else shares) @ value
         if heads != "joined":
             found = found.transpose(-3, -2)
@@ -774,7 +840,8 @@ def any_layer(
     y = think(z)
     if steps != "no second sum":
         y = y + (x if steps == "input twice" else z)
-    return y if steps == "no last norm" else norm(y, "output")
+    y = y if steps == "no last norm" else norm(y, "output")
+    return y * mask[..., None] if masked == "blank" else y
 
 
 # ---------------------------------------------------------------------------------------
@@ -1645,14 +1712,16 @@ held_out_head = Task(
             _found_is(1, 2, 1.0),
         ),
         Law(
-            "where head 2 of block 0 does the job in the seen sentences only, it is found, with a quarter",
+            "where head 2 of block 0 does the job in the seen sentences only, and looks evenly at four "
+            "tokens in the others, it is found, with a quarter",
             UNSEEN,
             _planted_heads((0, 2, 0, 3)),
             _found_is(0, 2, 0.25),
         ),
         Law(
-            "where head 0 of block 1 does the job in two of three seen sentences and in none unseen, and "
-            "head 1 of block 0 in all unseen, the first is found, with a quarter",
+            "where head 0 of block 1 does the job in two of three seen sentences, and looks evenly at four "
+            "tokens in the others, and head 1 of block 0 does it in all unseen, the first is found, with a "
+            "quarter",
             UNSEEN,
             _planted_heads((1, 0, 0, 2), (0, 1, 3, 6)),
             _found_is(1, 0, 0.25),
@@ -1681,6 +1750,12 @@ held_out_head = Task(
             One sentence is an anecdote. Take the mean over all that were seen.
         first block: only the heads of the first block are looked at
             Every block has heads.
+        one more: the first of the unseen sentences is counted among the seen ones
+            A slice up to `num_seen` has that many. What is to prove something must not have been used for
+            choosing.
+        apart: block and head are chosen apart, each by its mean
+            The best head may stand in a block whose other heads do nothing of the kind. Look for the largest
+            of all shares.
         """,
     ),
     read=wrongs(
@@ -1728,7 +1803,7 @@ def any_head(weights, asking, wanted, num_seen, *, chosen="", read="", share="",
         shares = weights.mean(-2)[torch.arange(sentences), :, :, wanted]
     else:
         shares = weights[torch.arange(sentences), :, :, asking, wanted]
-    seen, unseen = shares[:num_seen], shares[num_seen:]
+    seen, unseen = shares[: num_seen + (chosen == "one more")], shares[num_seen:]
     by = {
         "all": shares.mean(0),
         "unseen": unseen.mean(0),
@@ -1738,6 +1813,8 @@ def any_head(weights, asking, wanted, num_seen, *, chosen="", read="", share="",
     }.get(chosen, seen.mean(0))
     number = int(by.argmax())
     block, head = number // heads, number % heads
+    if chosen == "apart":
+        block, head = (int(seen.mean(0).mean(dim).argmax()) for dim in (1, 0))
     told = {
         "seen": seen[:, block, head].mean(),
         "all": shares[:, block, head].mean(),
@@ -1820,6 +1897,8 @@ chance_of_best = Task(
             So many, or more.
         fewer: so many right pairs or fewer are counted
             So many, or more.
+        without all: that all pairs are right is left out
+            So many, or more, up to all of them. Where does a `range` end?
         in this order: it is not counted in how many ways so many pairs can be right
             Nine right of ten can miss the first, or the second, or ... `math.comb` counts the ways.
         """,
@@ -1851,6 +1930,7 @@ def any_chance(num_right, num_pairs, num_heads, *, counted="", best="", mixed=""
     numbers = {
         "exactly": [num_right],
         "more": range(num_right + 1, num_pairs + 1),
+        "without all": range(num_right, num_pairs),
         "fewer": range(num_right + 1),
     }.get(counted, range(num_right, num_pairs + 1))
     ways = [1 if counted == "in this order" else math.comb(num_pairs, k) for k in numbers]
@@ -1993,6 +2073,8 @@ explain_search = Task(
             Questions that neither finds are alike, too.
         means: both are called alike where the means of their reciprocal ranks are equal
             They may be other questions. Compare question by question.
+        never alike: it is never asked whether both find the same questions
+            That comes first, before anything is counted.
         never together: it is never asked whether each finds what the other misses
             A fifth of all questions on both sides: that is the second answer.
         either: it is enough for "together" that one finds much that the other misses
@@ -2022,7 +2104,7 @@ def any_explained_search(by_meaning, by_word, *, found="", asked=""):
         alike = by_meaning.mean() == by_word.mean()
     if asked == "places":
         alike = (by_meaning == by_word).all()
-    if alike:
+    if alike and asked != "never alike":
         return "both alike"
     only_meaning = (meaning & ~word).double().mean().item()
     only_word = (word & ~meaning).double().mean().item()

@@ -908,6 +908,8 @@ todays_attention = Task(
             First the keys, then the values.
         in front: the new keys and values are put in front of those before
             They stand in the order of the text.
+        ignored: the cache that comes is not used
+            The new positions stand behind those in the cache, and see them.
         """,
     ),
     out=wrongs(
@@ -935,6 +937,7 @@ def any_todays_attention(
         return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
     new = x.shape[-2]
+    cache = None if kept == "ignored" else cache
     before = 0 if cache is None else cache[0].shape[-2]
     start = {"restart": 0, "from one": before + 1, "one less": max(before - 1, 0)}.get(places, before)
     t = start + torch.arange(new)
@@ -1170,6 +1173,8 @@ llama_block = Task(
             Each of the two steps adds to what came into it.
         beside: the small network works on the input of the block, and not on the sum
             The second step takes what the first one leaves.
+        input twice: what the small network finds is added to the input of the block, and not to the sum
+            The second step adds to what the first one leaves.
         network first: the small network comes first, and then the attention
             First look around, then think.
         """,
@@ -1238,6 +1243,8 @@ def any_block(x, weights, cache, *, norms="", sums="", kept="", small="", networ
         y, _ = step(z, "mlp_norm", think)
         if sums == "beside":
             y = z + step(x, "mlp_norm", think)[0] - x
+        if sums == "input twice":
+            y = x + y - z
     if kept == "old":
         new = tuple(part[..., : part.shape[-2] - x.shape[-2], :] for part in new)
     return y, new
@@ -1478,6 +1485,13 @@ language_model = Task(
             The norm behind the last block has a weight of its own, `norm.weight`.
         """,
     ),
+    small=wrongs(
+        NORM,
+        """
+        usual: eps of the last norm is 1e-5, and not 1e-6
+            With a model come the numbers that it was trained with.
+        """,
+    ),
     kept=wrongs(
         CACHE,
         """
@@ -1492,7 +1506,7 @@ language_model = Task(
         """,
     ),
 )
-def any_model(tokens, weights, caches, *, blocks="", into="", out="", kept=""):
+def any_model(tokens, weights, caches, *, blocks="", into="", out="", small="", kept=""):
     def below(prefix):
         return {name[len(prefix) :]: part for name, part in weights.items() if name.startswith(prefix)}
 
@@ -1527,7 +1541,7 @@ def any_model(tokens, weights, caches, *, blocks="", into="", out="", kept=""):
         new = new[::-1]
     if out != "no norm":
         name = "blocks.0.attention_norm.weight" if out == "first norm" else "norm.weight"
-        x = any_rms_norm(x, weights[name], 1e-6)
+        x = any_rms_norm(x, weights[name], 1e-5 if small else 1e-6)
     if out == "no table":
         return x, new
     logits = x @ table.mT
@@ -1884,6 +1898,8 @@ next_token_probabilities = Task(
         too few: the token that crosses the threshold is dropped
             With 0.6 and 0.3 and a threshold of 0.7: the first has less than that. So it takes the second,
             too.
+        none left: the token that crosses the threshold is dropped, even if it is the first
+            With 0.6 and 0.3 and a threshold of 0.5: the first is kept, as there is nothing before it.
         crossing: the token with which the threshold is reached is dropped, even if it is the first
             With 0.6 and 0.3 and a threshold of 0.7: the first has less than that. So it takes the second,
             too. And a top_p of 1 keeps all.
@@ -1946,6 +1962,7 @@ def any_probabilities(logits, temperature, top_p, *, heat="", nucleus="", total=
     kept = {
         "ignored": ordered >= 0,
         "too few": (together <= top_p) | (first == 0),
+        "none left": together <= top_p,
         "crossing": together < top_p,
         "too many": (before - ordered.roll(1, -1) * (first > 0)) < top_p,
         "each": (ordered >= top_p) | (first == 0),
@@ -2315,12 +2332,21 @@ which_slip = Task(
         """
         neighbours: only the first two rows of `same` are compared
             The slip may show from the third on. Compare all of them with the first.
+        ends: only the first and the last row of `same` are compared
+            Those between may differ, too. Compare all of them with the first.
         before: each row of `same` is compared with the one before it only
             Many small steps make a large one. Compare all of them with the first.
         ignored: it is not asked whether the rows of `same` are equal
             Where all values are equal, so is every average of them. If the rows differ, something is counted.
         with whole: `same` is compared with `whole`
             They are logits of two texts. What must hold is that the rows of `same` are equal to one another.
+        """,
+    ),
+    steps=wrongs(
+        CACHE,
+        """
+        last: only the last step is compared with the whole text
+            Any of the steps may go wrong.
         """,
     ),
     forgets=wrongs(
@@ -2352,6 +2378,8 @@ which_slip = Task(
             Two rows may have the same sum. Compare number by number.
         mean: the mean difference of two rows is asked for, not the largest
             One number that differs is a difference, however equal the others are.
+        signed: differences are taken with their sign
+            A number that is smaller than the other differs, too.
         """,
     ),
     order=wrongs(
@@ -2368,20 +2396,37 @@ which_slip = Task(
     ),
 )
 def any_slip(
-    tokens, whole, changed, same_token, steps, *, ahead="", counts="", forgets="", same="", order=""
+    tokens,
+    whole,
+    changed,
+    same_token,
+    by_step,
+    *,
+    ahead="",
+    counts="",
+    steps="",
+    forgets="",
+    same="",
+    order="",
 ):
     limit = {"exactly": 0.0, "loosely": 0.5}.get(same, 0.01)
 
     def agree(first, second):
         apart = (first - second).abs()
         apart = apart.mean(-1) if same == "mean" else apart.amax(-1)
+        if same == "signed":
+            apart = (first - second).amax(-1)
         if same == "sums":
             apart = (first.sum(-1) - second.sum(-1)).abs()
         return apart <= limit
 
     before = agree(changed, whole)
     before = {"last row": before, "first only": before[:1], "ignored": before[:0]}.get(ahead, before[:-1])
-    rows = {"neighbours": same_token[:2], "ignored": same_token[:1]}.get(counts, same_token)
+    rows = {
+        "neighbours": same_token[:2],
+        "ends": same_token[[0, -1]],
+        "ignored": same_token[:1],
+    }.get(counts, same_token)
     others = {"with whole": whole[: len(rows)], "before": same_token.roll(1, 0)}.get(counts, same_token[:1])
     alike = agree(rows, others)[counts == "before" :]
     pairs = tokens[:, None] == tokens
@@ -2391,12 +2436,14 @@ def any_slip(
         pairs = pairs.tril(-1)
     if forgets == "neighbours":
         pairs = pairs & torch.ones_like(pairs).tril(1).triu(1)
-    alike_steps = agree(steps[:, None], steps)
+    alike_steps = agree(by_step[:, None], by_step)
     equal = alike_steps == pairs if forgets == "both ways" else alike_steps[pairs]
     forgotten = {"everywhere": True, "never": False, "one pair": bool(equal.any())}.get(
         forgets, bool(equal.all())
     )
-    of_steps = "" if agree(steps, whole).all() else "forgets" if forgotten else "out of step"
+    agreeing = agree(by_step, whole)
+    right = agreeing[-1] if steps == "last" else agreeing.all()
+    of_steps = "" if right else "forgets" if forgotten else "out of step"
     found = {
         "ahead": "" if before.all() else "sees ahead",
         "counts": "" if alike.all() else "counts",

@@ -33,7 +33,7 @@ EXAMPLE = {
     "A cheetah is running behind its prey.": 0.0980,
 }
 #: What a head may be for: a word of which sentences looks at which other one.
-JOBS = {**sentences.JOBS, "it": "from *it* to what it stands for"}
+JOBS = {**sentences.JOBS, "it": "from the word it to what that stands for"}
 #: The ways in which the same passages are asked for.
 KINDS = ("in other words", "by name", "misspelt", "one rare word")
 
@@ -164,8 +164,12 @@ def figure(by_meaning: Tensor, by_word: Tensor) -> Captioned:
     for height, number in enumerate(order):
         ends = [(1 / ranks[number]).item() for ranks in (by_meaning, by_word)]
         ax.plot(ends, [height] * 2, color="#B0B0B0", linewidth=1, linestyle="-", zorder=1)
-    for ranks, name, marker in ((by_meaning, "by meaning", "o"), (by_word, "by word", "s")):
-        ax.scatter(1 / ranks[order], range(len(order)), marker=marker, label=name, zorder=2)
+    heights = range(len(order))
+    ax.scatter(1 / by_meaning[order], heights, label="by meaning", zorder=2)
+    # Open, as the other mark may stand in the same place.
+    ax.scatter(
+        1 / by_word[order], heights, s=80, marker="s", facecolors="none", edgecolors="C1", label="by word"
+    )
     ax.set_yticks(range(len(order)), [terms[number] for number in order], fontsize=8)
     ax.set(xscale="log", xlabel="place of the wanted passage")
     ax.set_xticks([1, 2, 3, 5, 10, 20, 50], ["1", "2", "3", "5", "10", "20", "50"])

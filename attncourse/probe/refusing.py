@@ -70,7 +70,7 @@ class Refusal(TorchFunctionMode):
         if self._suspended:
             return func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        called = name if name in self.refuses else self._own_function()
+        called = f"PyTorch's own {name}" if name in self.refuses else self._own_function()
         if called:
             self.refused = called
             raise Refused(called)
