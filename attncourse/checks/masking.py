@@ -277,6 +277,8 @@ def _mended_attention_cases(seed: int) -> list[Case]:
     low.inputs["query"][..., 0], low.inputs["key"][..., 0] = 20, -20
     none = _padded_case(normal, 2, 3, 6, "a sequence without padding")
     none.inputs["padding"][0] = False
+    front = _padded_case(normal, 2, 2, 6, "padding in front")
+    front.inputs["padding"] = front.inputs["padding"].flip(-1)
     return [
         _padded_case(normal, 3, 2, 5, "three sequences"),
         _padded_case(normal, 4, 4, 4, "as many of everything"),
@@ -284,6 +286,7 @@ def _mended_attention_cases(seed: int) -> list[Case]:
         low,
         tempting,
         _padded_case(normal, 1, 3, 5, "a batch of one"),
+        front,
     ]
 
 
@@ -807,7 +810,7 @@ def _packed_mask_cases(seed: int) -> list[Case]:
     return [
         Case({"document": torch.tensor([cut(packed(1, 2, 3), 7)])}, "a single sequence"),
         Case(
-            {"document": torch.tensor([cut(packed(4, 9), 5), cut(packed(7, 3, 5), 5)])},
+            {"document": torch.tensor([cut(packed(4, 0), 5), cut(packed(7, 0, 5), 5)])},
             "numbers in any order",
         ),
         Case({"document": torch.tensor([[6] * 4, [6, 5, 4, 3], [2, 2, 2, 8], [1, 1, 9, 9]])}, "square"),
@@ -1079,7 +1082,7 @@ def masked_overflow(query, key, value, mask):
 
 
 @masked_attention.mistake(
-    "minus a billion stands for minus infinity, and an empty row is not treated",
+    "an empty row comes out as the mean of all values, as if minus a billion stood for minus infinity",
     hint="""With scores of an ordinary size a billion is enough. But if all scores of a row are equally
     low, all
     weights are equal. What is a query to get that may see nothing?""",
@@ -1520,7 +1523,8 @@ def _table(layer: Any, x: Tensor, counted: str) -> Tensor:
             A derivative or difference below zero is an influence as well. Take absolute values, or compare
             with `!=`.
         first feature: only one feature is looked at
-            A leak may show in any feature of an output. Compare them all.
+            A leak may begin in any feature of an input, and show in any feature of an output. Change all,
+            and compare all.
         tolerant: small leaks are overlooked
             One of the layers adds a thousandth of attention without a mask. Where a mask hides, the
             influence is exactly 0.
@@ -2007,6 +2011,8 @@ _RECORDS = {
     "a loss that is high but small": ("sees too little", 0.1, 2.0, 2.0, 150),
     "a training that went well": ("differs in writing", 0.5545, 1.02, 8.0, 200),
     "another training": ("differs in writing", 1.4, 1.03, 1.9, 150),
+    "many letters may follow": ("sound", 2.2, 1.01, 1.03, 200),
+    "a level a little below the best, as it may be by chance": ("sound", 1.0, 0.97, 1.01, 200),
 }
 
 

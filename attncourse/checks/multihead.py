@@ -1268,6 +1268,7 @@ def _class_cases(seed: int) -> list[Case]:
     padding = (torch.arange(5) < lengths).unsqueeze(-2)  # (2, 1, 5)
     allowed = normal(2, 4, 5) > -0.3
     allowed[..., 0] = True
+    allowed[0, 1] = False
     training = _class_inputs(normal, 6, 2, (4, 6), (5, 6), (5, 6))
     return [
         case(6, 2, (4, 6), note="self-attention"),
@@ -1275,7 +1276,9 @@ def _class_cases(seed: int) -> list[Case]:
         case(8, 4, (2, 3, 8), (2, 5, 8), (2, 5, 8), note="three inputs, in a batch"),
         case(6, 3, (2, 4, 6), note="a causal mask", mask=causal, dtype=torch.float64),
         case(8, 2, (2, 4, 8), (2, 5, 8), note="a mask for each sequence of a batch", mask=padding),
-        case(8, 2, (2, 4, 8), (2, 5, 8), note="a mask for each query of each sequence", mask=allowed),
+        case(
+            8, 2, (2, 4, 8), (2, 5, 8), note="a mask for each query, of which one sees nothing", mask=allowed
+        ),
         case(5, 1, (4, 5), (4, 5), note="one head"),
         Case(
             training | {"output_gradient": normal(4, 6)},
@@ -1414,6 +1417,9 @@ multihead_class = Task(
         added: the mask is added to the scores as it is
             True counts as 1 and False as 0, so a key that may be seen has a score one higher than it had.
             What must be added to a score so that its weight is exactly 0?
+        nothing: a query that may attend to nothing gets NaN
+            All its scores are minus infinity, and the softmax divides 0 by 0. It is to get zeros.
+            (masking#empty-rows)
         always: forward asks for a mask even when there is none
             A mask may be left out, and then it is None, which has no dimensions and nothing to fill.
         """,
@@ -1466,7 +1472,9 @@ def any_layer(
             allowed = ~~mask
         if mask is not None and mask.dim() > 2 and masking != "on heads":
             allowed = mask.unsqueeze(-3)
-        hidden = None if allowed is None or masking in ("none", "after", "zeros", "added") else allowed
+        hidden = (
+            None if allowed is None or masking in ("none", "after", "zeros", "added", "nothing") else allowed
+        )
         if masking == "inverted" and mask is not None:
             hidden = ~allowed
         if hidden is None and mask is not None and masking != "none":
@@ -1476,6 +1484,8 @@ def any_layer(
                 scores = scores * allowed
             if masking == "added":
                 scores = scores + allowed
+            if masking == "nothing":
+                scores = scores.masked_fill(~allowed, -torch.inf)
             shares = torch.softmax(scores, -1)
             found = (shares * allowed if masking == "after" else shares) @ v
         else:
@@ -2381,6 +2391,8 @@ def _heads_find_cases(seed: int) -> list[Case]:
         "two heads with the same map": ((0.7, 0.02), (0.7, 0.02)),
         "one head": ((0.03, 0.72),),
         "one head that looks at two": ((0.35, 0.35),),
+        "one head that looks at two, at one of them more": ((0.46, 0.22),),
+        "one head that looks at three": ((0.23, 0.23, 0.23),),
         "three heads that look at two": ((0.38, 0.3), (0.33, 0.37), (0.3, 0.4)),
         "four heads": ((0.1, 0.15), (0.2, 0.1), (0.17, 0.17), (0.12, 0.2)),
         "four heads, some of which look": ((0.4, 0.05), (0.05, 0.4), (0.4, 0.05), (0.05, 0.42)),
@@ -2466,6 +2478,10 @@ what_heads_find = Task(
             Half of the weight for each makes one average of the two, and they cannot be told apart.
         largest: a head that gives one thing more than the others counts, however little that is
             A little more than nothing is not found. It takes more than half of the weight.
+        little: less than half of the weight is taken for found
+            It takes more than half of the weight.
+        much: half of the weight and more is not yet taken for found
+            It takes more than half of the weight, and no more than that.
         no sharing: what heads give to all that is wanted together is not asked
             If no head finds one thing, it may still find a mean of them. That is not the same as being lost.
         """,
@@ -2477,7 +2493,7 @@ def any_what_heads_find(weights, wanted, *, share="", decided=""):
     given = weights.mean(0, keepdim=True) if share == "all heads" else weights
     given = given.gather(2, at.expand(given.shape[0], -1, -1))  # (num_heads, num_queries, num_looks)
     mean = {"best query": given.amax(1), "first query": given[:, 0]}.get(share, given.mean(1))
-    found = (mean > 0.5).any(0)
+    found = (mean > {"little": 0.3, "much": 0.9}.get(decided, 0.5)).any(0)
     if decided == "together":
         found = ((mean.sum(1, keepdim=True) > 0.5) & (mean > 0.25)).any(0)
     elif decided == "largest":

@@ -68,7 +68,9 @@ def recognise(
         return coincide(given[0], task.known(mistake, ordered[0]))
 
     singles = [one for one in task.single_mistakes if fits_there(one)]
-    for there in (singles, filter(fits_there, task.pairs)):
+    # Numbers that follow from an input that was spoilt can look like two mistakes, and are none.
+    spoilt = any(answer.modified for answer in given)
+    for there in (singles, () if spoilt else filter(fits_there, task.pairs)):
         fitting = [mistake for mistake in there if fits(mistake)]
         if fitting:
             return _shared(fitting)
