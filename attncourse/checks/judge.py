@@ -124,7 +124,11 @@ def _judged(
     law, breach = _broken_law(task, seed, ask, instead) if failure is None else (None, "")
     if law is not None:
         sections.append(
-            Passage(f"Of every right answer it is true that {law.sentence}.", f"But {breach}.", law.read)
+            Passage(
+                f"Of every right answer it is true that {law.sentence}.",
+                f"But {breach}. (That was tried with inputs of its own.)",
+                law.read,
+            )
         )
     recognised = recognise(task, plain_cases, answers, first)
     sections += _passages(recognised)

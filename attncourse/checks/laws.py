@@ -30,7 +30,11 @@ def unlike(value: Tensor, expected: Tensor) -> tuple[str, str, str] | None:
     if not wrong.any():
         return None
     place = tuple(wrong.nonzero()[0].tolist())
-    return str(list(place)) if place else "", shown(value[place].item()), shown(expected[place].item())
+    yours, there = value[place].item(), expected[place].item()
+    words = shown(yours), shown(there)
+    if words[0] == words[1]:  # they differ in a later digit
+        words = f"{yours:.8g}", f"{there:.8g}"
+    return str(list(place)) if place else "", *words
 
 
 def is_not(

@@ -63,6 +63,7 @@ def _split_heads_cases(seed: int) -> list[Case]:
         case(2, 3, 4, 6, heads=3, note="two batch dimensions, in double precision", dtype=torch.float64),
         case(3, 5, heads=1, note="one head"),
         case(2, 5, 4, heads=2, note="an input that is not contiguous", contiguous=False),
+        case(2, 4, 8, heads=4, note="as many heads as positions"),
     ]
 
 
@@ -1280,6 +1281,7 @@ def _class_cases(seed: int) -> list[Case]:
             8, 2, (2, 4, 8), (2, 5, 8), note="a mask for each query, of which one sees nothing", mask=allowed
         ),
         case(5, 1, (4, 5), (4, 5), note="one head"),
+        case(64, 4, (2, 64), note="many features"),
         Case(
             training | {"output_gradient": normal(4, 6)},
             "a step of training, of which the gradients of the weights are looked at",
@@ -1359,6 +1361,9 @@ multihead_class = Task(
         zeros: all heads start with the same weights
             Heads that start equal compute the same, get the same gradient, and so stay equal for ever: you
             would pay for many heads and have one. What makes two heads different before any training?
+        loud: the weights start with a standard deviation of 1, however many features there are
+            A score adds up products of as many features as there are. Divide by the root of their number,
+            and it has a sensible size from the start.
         empty: the weights start as whatever `torch.empty` finds in memory
             `torch.empty` reserves memory and writes nothing into it: old numbers, zeros, or NaN. A new layer
             needs numbers of which somebody knows how large they are.
@@ -1450,6 +1455,8 @@ def any_layer(
         match start:
             case "zeros":
                 return torch.nn.Parameter(torch.zeros(shape))
+            case "loud":
+                return torch.nn.Parameter(torch.randn(shape))
             case "empty":
                 return torch.nn.Parameter(torch.empty(shape))
             case "numbered":
@@ -2399,7 +2406,15 @@ def _heads_find_cases(seed: int) -> list[Case]:
         "three things wanted": ((0.7, 0.02, 0.02), (0.02, 0.7, 0.02), (0.1, 0.1, 0.66)),
         "three things wanted, two heads": ((0.7, 0.02, 0.02), (0.02, 0.7, 0.02)),
     }
-    return [Case(_head_maps(normal, *records[name]), name) for name in in_any_order(records, seed)]
+    cases = [Case(_head_maps(normal, *records[name]), name) for name in in_any_order(records, seed)]
+    turns = _head_maps(normal, (0.8, 0.1), (0.1, 0.8))
+    swapped = turns["weights"].flip(0)
+    odd = (torch.arange(len(turns["wanted"])) % 2 == 1)[:, None]
+    return [
+        *cases,
+        Case(_exact_maps("shared")(normal), "exactly half for each of two"),
+        Case(turns | {"weights": torch.where(odd, swapped, turns["weights"])}, "heads that take turns"),
+    ]
 
 
 def _exact_maps(word: str) -> laws.Draw:
@@ -2458,6 +2473,9 @@ what_heads_find = Task(
         """
         all heads: the heads are averaged before anything is asked
             What one head finds and another does not is lost in their mean. Ask each head by itself.
+        best head: of each query the best head counts, before the mean over the queries
+            A head that does it now and then, and another at other times, have not found out how. Take the
+            mean of each head first.
         best query: a head counts by its best query, not by the mean over them
             A head that finds something once in a while has not found out how. Take the mean over the queries.
         first query: only the first query is looked at
@@ -2492,7 +2510,11 @@ def any_what_heads_find(weights, wanted, *, share="", decided=""):
     at = torch.arange(num_looks).expand(wanted.shape) if share == "places" else wanted
     given = weights.mean(0, keepdim=True) if share == "all heads" else weights
     given = given.gather(2, at.expand(given.shape[0], -1, -1))  # (num_heads, num_queries, num_looks)
-    mean = {"best query": given.amax(1), "first query": given[:, 0]}.get(share, given.mean(1))
+    mean = {
+        "best head": given.amax(0, keepdim=True).mean(1),
+        "best query": given.amax(1),
+        "first query": given[:, 0],
+    }.get(share, given.mean(1))
     found = (mean > {"little": 0.3, "much": 0.9}.get(decided, 0.5)).any(0)
     if decided == "together":
         found = ((mean.sum(1, keepdim=True) > 0.5) & (mean > 0.25)).any(0)

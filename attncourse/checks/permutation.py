@@ -1567,6 +1567,7 @@ def _network_size_cases(seed: int) -> list[Case]:
         Case({"layers": [("conv", first, second, third)]}, "one convolution"),
         Case({"layers": [("attention", first, second, fourth)]}, "one attention"),
         Case({"layers": [("attention", third, first, second), ("conv", first, fourth, 3)]}, "two layers"),
+        Case({"layers": _network(("conv", third, third, 3), third, 3)}, "a small network of five"),
     ]
 
 

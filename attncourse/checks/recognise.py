@@ -70,7 +70,9 @@ def recognise(
     singles = [one for one in task.single_mistakes if fits_there(one)]
     # Numbers that follow from an input that was spoilt can look like two mistakes, and are none.
     spoilt = any(answer.modified for answer in given)
-    for there in (singles, () if spoilt else filter(fits_there, task.pairs)):
+    # And so can words, of which there are few, where neither of the two was made.
+    says_little = not any(_tells(answer.value) for answer in given)
+    for there in (singles, () if spoilt or says_little else filter(fits_there, task.pairs)):
         fitting = [mistake for mistake in there if fits(mistake)]
         if fitting:
             return _shared(fitting)

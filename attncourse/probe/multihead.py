@@ -14,6 +14,8 @@ from attncourse.probe.calling import Way
 from attncourse.probe.refusing import given
 
 PARAMETERS = ("W_Q", "W_K", "W_V", "W_O")
+# Times 1 / sqrt(model_dim): what a new layer may start with. PyTorch's and others' ways stay well below.
+LOUD = 3
 
 
 class Shapes(Way):
@@ -127,6 +129,12 @@ def _look_at(
                 raise Misfit(f"the layer's {other} and {name} are one and the same parameter")
         if not parameter.isfinite().all():
             raise Misfit(f"in a new layer, {name} holds numbers that nobody has set")
+        size = float(parameter.square().mean().sqrt())
+        if parameter.numel() > 100 and size > LOUD * parameters["W_O"].shape[1] ** -0.5:
+            raise Misfit(
+                f"in a new layer, the numbers of {name} are as large as {size:.2g}, and 1 / sqrt(model_dim) "
+                "is asked for: with larger ones the scores lie far apart before anything was learned"
+            )
         parts = parameter.flatten(1)
         if len(parts) > 1 and (parts == parts[0]).all():
             raise Misfit(f"in a new layer, the numbers of {name} are the same for all heads")
