@@ -900,9 +900,15 @@ def test_ipython_shows_the_message_without_a_traceback():
 @pytest.mark.parametrize(
     ("answer", "named"),
     [
-        (torch.nn.functional.scaled_dot_product_attention, "scaled_dot_product_attention"),
-        (lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v), "scaled_dot_product_attention"),
-        (lambda q, k, v: nn.MultiheadAttention(4, 1)(q, q, q)[0], "multi_head_attention_forward"),
+        (torch.nn.functional.scaled_dot_product_attention, "PyTorch's own scaled_dot_product_attention"),
+        (
+            lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v),
+            "PyTorch's own scaled_dot_product_attention",
+        ),
+        (
+            lambda q, k, v: nn.MultiheadAttention(4, 1)(q, q, q)[0],
+            "PyTorch's own multi_head_attention_forward",
+        ),
         (attncourse.attention, "attncourse's own attention"),
         (lambda q, k, v: attncourse.attention_weights(q, k) @ v, "attncourse's own attention_weights"),
         (lambda q, k, v: checks.attention.task.reference(q, k, v), "attncourse's own attention"),

@@ -427,7 +427,7 @@ def test_a_students_words_do_not_stand_in_our_headline():
         assert verdict.headline == (
             "attention: a function is expected, and what came is an object of some class."
         )
-    assert describe_type(type("right in all cases", (), {})()) == "an object of a type with another name"
+    assert describe_type(type("right in all cases", (), {})()) == "an object of some class"
 
 
 def test_a_misconception_is_noted(notebook):
@@ -901,7 +901,8 @@ def test_the_pipe_comes_to_an_end():
 def test_whatever_is_asked_is_answered(value):
     for question in (json.dumps(value), wire.encode({"name": "f", "inputs": str(value), "named": {}})):
         (kind,) = wire.decode(Pipe({"f": len}).answer(question))
-        assert kind == "error" or (kind == "value" and len(str(value)) == 1)
+        # What is no letter does not arrive.
+        assert kind == "error" or (kind == "value" and len(wire.decode(wire.encode(str(value)))) == 1)
 
 
 def test_a_thousand_rows_are_not_too_many():

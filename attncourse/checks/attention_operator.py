@@ -1556,8 +1556,7 @@ def _diagnosis_cases(seed: int) -> list[Case]:
         "few keys": ("right", 24, 8, 64),
         "many features": ("no scale", 10, 12, 144),
         "twenty keys": ("scaled twice", 12, 20, 144),
-        "four keys": ("right", 16, 4, 64),
-        "four keys, again": ("no scale", 16, 4, 64),
+        "four keys": ("no scale", 16, 4, 64),
         "very many keys": ("scaled twice", 8, 128, 64),
         "very many features": ("no scale", 8, 16, 1024),
     }

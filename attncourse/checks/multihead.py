@@ -1497,6 +1497,8 @@ def any_layer(
             found = (shares * allowed if masking == "after" else shares) @ v
         else:
             found = look(q, k, v, scale, axis, "", among, "", model_dim, hidden)
+            if hidden is not None:
+                found = found.masked_fill(~hidden.any(-1, keepdim=True), 0.0)
         result = mix(found, layer.W_O, merged, output)
         return result.detach() if learning == "cut off" else result
 

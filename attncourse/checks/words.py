@@ -413,12 +413,6 @@ def _one_layer(
     return drawn
 
 
-def _large_scores(normal: Normal) -> Inputs:
-    drawn = _one_layer(3, 4, 4, mask=_first_tokens(4, 2, 3, num=4))(normal)
-    parts = ("attention.self.query.weight", "attention.self.key.weight")
-    return drawn | {"weights": drawn["weights"] | {name: 12 * drawn["weights"][name] for name in parts}}
-
-
 def _layer_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     ragged = _first_tokens(4, 2, 3, num=4)
@@ -436,7 +430,6 @@ def _layer_cases(seed: int) -> list[Case]:
         ),
         Case(_one_layer(2, 2, 3, 4, mask=_all_tokens(2, 2, 3))(normal), "a batch of batches"),
         Case(_one_layer(3, 4, times=1e-3)(normal), "numbers that are very small"),
-        Case(_large_scores(normal), "padding, and scores in the hundreds"),
         Case(_one_layer(2, 3, 4)(normal), "inputs that are not contiguous in memory", contiguous=False),
     ]
 
@@ -667,8 +660,6 @@ encoder_layer = Task(
         zero: the scores of padding are made 0 instead of minus infinity
             A score of 0 is a score like any other: after the exponential it is 1.
             (masking#masking-three-ways)
-        hundred: the scores of padding are made -100, which other scores may be, too
-            Minus infinity is below every score, however large they become. (masking#masking-three-ways)
         heads: the mask has no dimension for the heads
             Scores have the shape (..., heads, queries, keys). Where there are as many heads as texts, nothing
             complains, and each head of every text gets the mask of another text.
@@ -797,9 +788,7 @@ def any_layer(
         by = {"none": 1.0, "dim": d, "model dim": math.sqrt(x.shape[-1]), "multiplied": 1 / math.sqrt(d)}
         scores = query @ key.mT / by.get(scale, math.sqrt(d))
         seen = mask[..., None, :] if masked == "heads" else mask[..., None, None, :]
-        if masked == "hundred":
-            scores = scores.masked_fill(~seen, -100.0)
-        elif masked == "both":
+        if masked == "both":
             scores = scores.masked_fill(~(seen & mask[..., None, :, None]), -torch.inf)
         elif masked == "zero":
             scores = scores * seen

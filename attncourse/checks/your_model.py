@@ -2224,8 +2224,12 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
                     steps = torch.cat([whole[:1], 3 * normal(length - 1, 4)])
                 case "steps, the last":
                     steps[-1] += 2
+                case "steps, the last, downwards":
+                    steps[-1] -= 2
                 case "steps, the second":
                     steps[1] -= 2
+                case "steps, the second, upwards":
+                    steps[1] += 2
                 case "steps, a little":
                     steps = steps + 0.03 * (row > 3)
                 case "steps, features exchanged":
@@ -2252,6 +2256,8 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
         "the first step is right, and then none": record("steps"),
         "the last step is wrong": record("steps, the last"),
         "the second step is wrong": record("steps, the second"),
+        "the last step is wrong, downwards": record("steps, the last, downwards"),
+        "the second step is wrong, upwards": record("steps, the second, upwards"),
         "later steps are a little off": record("steps, a little"),
         "steps exchange features": record("steps, features exchanged"),
         "some steps know one token each": record("forgets at some"),

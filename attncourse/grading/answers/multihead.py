@@ -183,7 +183,10 @@ class MultiHeadAttention__loop_over_heads(torch.nn.Module):
             scores = q @ k.mT / math.sqrt(q.shape[-1])
             if mask is not None:
                 scores = scores.masked_fill(~mask, float("-inf"))
-            outputs.append(torch.softmax(scores, -1) @ v)
+            weights = torch.softmax(scores, -1)
+            if mask is not None:
+                weights = weights.masked_fill(~mask, 0.0)  # NaN, where nothing may be seen
+            outputs.append(weights @ v)
         return torch.cat(outputs, -1) @ self.W_O
 
 
@@ -207,7 +210,7 @@ class MultiHeadAttention__einsum(torch.nn.Module):
         if mask is not None:
             allowed = mask.expand(*x_query.shape[:-2], x_query.shape[-2], x_key.shape[-2])
             scores = torch.where(allowed[..., None, :, :], scores, -torch.inf)
-        y = scores.softmax(-1) @ v
+        y = scores.softmax(-1).nan_to_num(0.0) @ v
         return torch.cat(y.unbind(-3), -1) @ self.W_O
 
 
@@ -229,7 +232,7 @@ class MultiHeadAttention__with_helpers(torch.nn.Module):
             if mask.dim() > 2:
                 mask = mask.unsqueeze(-3)
             scores = scores + torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, -math.inf)
-        return torch.softmax(scores, -1) @ v
+        return torch.softmax(scores, -1).nan_to_num() @ v
 
     def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
