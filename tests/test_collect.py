@@ -123,6 +123,38 @@ def test_canvass_attempts_and_late_ones(course, capsys):
     assert there(course)["student-01"] == notebook(mark="newer")
 
 
+@pytest.mark.parametrize("roster", [True, False])
+def test_nobody_hands_in_for_another_by_the_names_within_a_zip(course, capsys, roster):
+    roster = ["--roster", write(course / "grades.csv", canvas_gradebook(CLASS, ["Sums (77)"], [9]))] * roster
+    inside = archive(
+        {f"{moodle_name(2, CLASS[1][1])}sums.ipynb": notebook(mark="forged")},
+        {f"{moodle_name(2, CLASS[1][1])}sums.ipynb": (2027, 1, 1, 0, 0, 0)},
+    )
+    own = canvas_name(2, CLASS[1][1], "sums.ipynb")
+    files = {canvas_name(1, CLASS[0][1], "work.zip"): inside, own: notebook(mark="own")}
+    collect(capsys, write(course / "a.zip", archive(files)), "--unit", UNIT, *roster)
+    assert sorted(there(course).values()) == sorted([notebook(mark="forged"), notebook(mark="own")])
+    if roster:
+        assert there(course) == {"student-01": notebook(mark="forged"), "student-02": notebook(mark="own")}
+        # A folder of zips that carry the students' names.
+        first, last = CLASS[2][1]
+        write(course / f"{first} {last}.zip", inside)
+        (course / "zips").mkdir()
+        (course / f"{first} {last}.zip").rename(course / "zips" / f"{first} {last}.zip")
+        collect(capsys, course / "zips", *roster)
+        assert there(course)["student-03"] == notebook(mark="forged")
+        assert there(course)["student-02"] == notebook(mark="own")
+
+
+def test_what_lies_in_a_zip_was_handed_in_when_the_zip_was(course, capsys):
+    name = f"{moodle_name(1, CLASS[0][1])}work.zip"
+    inside = archive({"sums.ipynb": notebook()}, {"sums.ipynb": (2026, 1, 1, 0, 0, 0)})
+    content = archive({name: inside}, {name: (2026, 11, 30, 12, 0, 0)})
+    collect(capsys, write(course / "a.zip", content), "--unit", UNIT)
+    (student,) = there(course)
+    assert handed_in(course, student) == "2026-11-30 11:00:00 UTC"
+
+
 def test_brightspaces_folders_say_when(course, capsys):
     roster = write(course / "grades.csv", brightspace_grades(CLASS, ["Sums Points Grade"]))
     times = ("Nov 21, 2026 915 PM", "Nov 22, 2026 1005 AM")

@@ -815,6 +815,13 @@ def test_no_more_derivatives_are_computed_than_can_be_sent():
         value.sum().backward()
 
 
+def test_no_more_numbers_are_derived_than_there_is_time_for():
+    pipe = Pipe({"f": lambda *x: x[0].repeat(1000)})
+    leaf = torch.ones(5)
+    question = wire.encode({"name": "f", "inputs": [leaf], "named": {}, "derivatives": True})
+    assert "too many derivatives" in pipe.answer(question)
+
+
 def test_the_usual_ways_to_derivatives_work_through_the_pipe():
     program = trace(lambda x: torch.softmax(x @ x.mT, -1) @ x)
     far = Elsewhere(absent._elsewhere("f", Pipe({"f": program}).answer))

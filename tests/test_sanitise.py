@@ -596,8 +596,8 @@ def test_what_takes_too_long_to_read_is_shown_as_it_was_written():
 
 
 def test_nothing_that_takes_too_long_to_clean_stays():
-    slow = "<!--" * 100_000  # takes minutes
-    output = new_output("display_data", {"text/markdown": slow})
+    slow = "<!--" * 100_000  # would take minutes
+    output = new_output("display_data", {"text/markdown": "$$" + r"\begin{a}" * 40_000})
     notebook = new_notebook(cells=[new_raw_cell(slow), new_code_cell("1", outputs=[output, output])])
     Sanitise(markdown_timeout=1).preprocess(notebook, {})
     assert notebook.cells[0].source.startswith("<pre>&lt;!--")
@@ -704,6 +704,10 @@ DEEP = {
     "closed in other letters": "<div><B></b>" * 20_000,
     "closed by others": "<div></span>" * 20_000,
     "closed in a comment": "<div><!--</div>-->" * 20_000,
+    "closed in an empty comment": "<!-->" + "<div>" * 20_000 + "</div>-->" * 20_000,
+    "closed in a title": "<div><title></div></title>" * 2_000,
+    "closed in a value": "<div><a title='</div>'></a>" * 2_000,
+    "opened again in each paragraph": "".join(f"<b title={n}>" for n in range(250)) + "<p>x" * 3_000,
     "small notes": "<rt>" * 20_000,
     "primes": "$" + "x" + "'" * 4900 + "$",
     "a root": "$" + r"\sqrt{" * 50_000 + "}" * 50_000 + "$",
@@ -720,6 +724,25 @@ def test_what_is_nested_beyond_reason_is_shown_as_it_was_written(name):
     assert shown.count("<div>") + shown.count("<b>") <= 1
     (cell,) = Sanitise().preprocess(new_notebook(cells=[new_raw_cell(DEEP[name])]), {})[0].cells
     assert len(cell.source) < 5 * len(DEEP[name])
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ('a line<br clear="all"> and another', False),
+        ('<div class="alert alert-info">mind</div>', False),
+        ('<div style="display: flex">side by side</div>', False),
+        ('<a name="top"></a><section>text</section>', False),
+        ('<img src="x" onerror="alert(1)">', True),
+        ("<script>alert(1)</script>", True),
+        ('<div style="background: url(https://example.org/x)">x</div>', True),
+        ('<a href="javascript:alert(1)">x</a>', True),
+    ],
+)
+def test_a_person_looks_at_what_could_have_run_and_not_at_a_colour(source, told):
+    nb, _ = Sanitise().preprocess(new_notebook(cells=[new_markdown_cell(source)]), {})
+    assert nb.cells[0].source != source
+    assert ("may run or load" in str(nb.metadata)) == told
 
 
 def test_long_lists_and_tables_are_not_nested():

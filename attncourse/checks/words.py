@@ -876,7 +876,7 @@ def _encode_cases(seed: int) -> list[Case]:
         Case(_texts(3, layers=1)(normal), "one text, one layer"),
         Case(_texts(4, layers=3)(normal), "one text, three layers"),
         Case(_texts(3, 4, layers=2, mask=ragged)(normal), "a batch with padding"),
-        Case(_texts(3, layers=12)(normal), "twelve layers"),
+        Case(_texts(3, layers=12, dtype=torch.float64)(normal), "twelve layers, in float64"),
         Case(_texts(2, 3, heads=3, dim=6, dtype=torch.float64)(normal), "three heads, in float64"),
         Case(_texts(2, 2, 3, layers=6)(normal), "a batch of batches, six layers"),
         Case(_texts(2, 1)(normal), "texts of a single token"),

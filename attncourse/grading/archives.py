@@ -27,7 +27,8 @@ class Found:
     parts : tuple of str
         The names of the folders and zips around it, from the outermost, and its own.
     time : datetime.datetime
-        When it was changed last, on this machine's or the platform's clock.
+        When it was changed last, on this machine's or the platform's clock: of what stands in a zip in a
+        zip, when that was put there.
     content : bytes
     """
 
@@ -77,7 +78,13 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
         yield Found(shown(path), parts, datetime.datetime.fromtimestamp(status.st_mtime), content)
 
 
-def _zip(content: bytes, place: str, around: tuple[str, ...], depth: int) -> Iterator[Found | str]:
+def _zip(
+    content: bytes,
+    place: str,
+    around: tuple[str, ...],
+    depth: int,
+    put_there: datetime.datetime | None = None,
+) -> Iterator[Found | str]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile:
@@ -99,17 +106,16 @@ def _zip(content: bytes, place: str, around: tuple[str, ...], depth: int) -> Ite
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, OSError) as error:
             yield f"{inside} cannot be unpacked: {error}"
             continue
-        if parts[-1].lower().endswith(".zip"):
-            if depth < DEEPEST:
-                yield from _zip(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1)
-            else:
-                yield f"{inside} is a zip in too many zips"
-            continue
         try:
-            time = datetime.datetime(*member.date_time)
+            time = put_there or datetime.datetime(*member.date_time)
         except ValueError:
             time = datetime.datetime(1980, 1, 1)
-        yield Found(inside, (*around, *parts), time, data)
+        if not parts[-1].lower().endswith(".zip"):
+            yield Found(inside, (*around, *parts), time, data)
+        elif depth < DEEPEST:
+            yield from _zip(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1, time)
+        else:
+            yield f"{inside} is a zip in too many zips"
 
 
 def _junk(parts: tuple[str, ...]) -> bool:

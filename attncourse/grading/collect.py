@@ -138,6 +138,10 @@ class Collection:
             If that is not certain; the message continues the name of the file.
         """
         if self.roster is not None:
+            for name in who.around:
+                # A zip that carries a student's name is that student's, whatever names stand in it.
+                if found := self.roster.find((name,)):
+                    return found
             found = self.roster.find(who.names, who.number)
             if found is None:
                 raise LookupError(

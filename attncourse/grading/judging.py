@@ -218,6 +218,8 @@ class Execute(preprocessors.Execute):
         name = cell.metadata.nbgrader["grade_id"]
         calls = calls_of_checks(cell.source)
         if name in self._remarks.get("missing", ()):
+            for task, _ in calls:
+                self._right.setdefault(task.name, False)  # it can earn nothing any more, and may be given
             cell.outputs = [_failure("missing: this cell was not in the notebook that was handed in.")]
         elif self._stopped:
             cell.outputs = [_failure(f"not run. {self._stopped}")]

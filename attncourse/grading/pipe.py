@@ -23,6 +23,7 @@ MOST_CHARACTERS = 2**19
 MOST_SCORES = 2**23  # the numbers of one tensor, times its largest size; and the scores of all tensors
 MOST_LEAVES = 1000  # tensors, numbers and words among the arguments
 MOST_DERIVATIVES = 2**18  # of one tensor by another
+MOST_BACKWARDS = 2**12  # numbers of which derivatives are asked
 LARGEST_NUMBER = 2**10  # of positions, say
 
 
@@ -101,21 +102,27 @@ def _derivatives(function: Callable, leaves: list[Any], form: Any) -> list[Tenso
     tracked = [leaf.requires_grad_() if _is_floating(leaf) else leaf for leaf in leaves]
     inputs, named = tree_unflatten(tracked, form)
     values, _ = tree_flatten(function(*inputs, **named))
-    return [
-        _derivative(value, leaf) if _is_floating(value) and _is_floating(leaf) else None
-        for value in values
-        for leaf in tracked
-    ]
-
-
-def _derivative(value: Tensor, source: Tensor) -> Tensor:
-    if value.numel() * source.numel() > MOST_DERIVATIVES:
+    sources = [leaf for leaf in tracked if _is_floating(leaf)]
+    if sum(value.numel() for value in values if _is_floating(value)) > MOST_BACKWARDS:
         raise ValueError("there are too many derivatives")
-    found = torch.zeros(value.numel(), *source.shape, dtype=source.dtype)
-    if value.requires_grad:
-        for row, number in zip(found, value.flatten(), strict=True):
-            row.copy_(torch.autograd.grad(number, source, retain_graph=True, materialize_grads=True)[0])
-    return found.view(value.shape + source.shape)
+    found: list[Tensor | None] = []
+    for value in values:
+        of_each = iter(_of_value(value, sources) if _is_floating(value) else [])
+        found += [next(of_each, None) if _is_floating(leaf) else None for leaf in tracked]
+    return found
+
+
+def _of_value(value: Tensor, sources: list[Tensor]) -> list[Tensor]:
+    """The derivatives of one tensor by each of these: for each of its numbers, all of them at once."""
+    if any(value.numel() * source.numel() > MOST_DERIVATIVES for source in sources):
+        raise ValueError("there are too many derivatives")
+    found = [torch.zeros(value.numel(), *source.shape, dtype=source.dtype) for source in sources]
+    if value.requires_grad and sources:
+        for number, one in enumerate(value.flatten()):
+            parts = torch.autograd.grad(one, sources, retain_graph=True, materialize_grads=True)
+            for rows, part in zip(found, parts, strict=True):
+                rows[number] = part
+    return [rows.view(value.shape + source.shape) for rows, source in zip(found, sources, strict=True)]
 
 
 def _is_floating(value: Any) -> bool:

@@ -44,6 +44,8 @@ class Sender:
         Where the name says so.
     late : bool
         Whether the platform says that it was late.
+    around : tuple of str
+        The folders and zips around the one that the platform has named.
     """
 
     names: tuple[str, ...]
@@ -51,19 +53,21 @@ class Sender:
     platform: str = ""
     time: datetime.datetime | None = None
     late: bool = False
+    around: tuple[str, ...] = ()
 
 
 def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
     """Who handed in the file with this path."""
-    for part in parts:
+    # From the outside: what stands inside of a zip that was handed in, whoever handed it in has named.
+    for place, part in enumerate(parts):
         if found := MOODLE.match(part):
-            return Sender((found["name"],), found["key"], "moodle")
+            return Sender((found["name"],), found["key"], "moodle", around=tuple(parts[:place]))
         if found := BRIGHTSPACE.match(part):
-            return Sender((found["name"],), found["key"], "brightspace", read_time(found["time"], TIMES))
-    # A zip that was handed in is a folder here.
-    for part in parts:
+            time = read_time(found["time"], TIMES)
+            return Sender((found["name"],), found["key"], "brightspace", time, around=tuple(parts[:place]))
         if found := CANVAS.match(part):
-            return Sender((found["name"],), found["key"], "canvas", late=bool(found["late"]))
+            late = bool(found["late"])
+            return Sender((found["name"],), found["key"], "canvas", late=late, around=tuple(parts[:place]))
     folders, stem = parts[:-1], parts[-1].rpartition(".")[0]
     names = [part for part in folders if part not in OURS and part not in units]
     pattern = "|".join(map(re.escape, sorted(units, key=len, reverse=True)))

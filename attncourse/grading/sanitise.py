@@ -74,6 +74,14 @@ _UNFIT = re.compile(
     re.IGNORECASE,
 )
 
+# What makes it worth a look that something was taken out: not a class, a name or a colour that is not kept.
+_RUNS_OR_LOADS = re.compile(
+    r"<\s*/?\s*(script|iframe|frame|object|embed|applet|link|meta|base|form|button|svg|math|style|video|audio"
+    r"|template|portal|xmp|noscript|plaintext|textarea|select|dialog|marquee|isindex|img|image|input|source)\b"
+    r"|[\s/\"']on\w+\s*=|(src|srcset|action|formaction|data|poster|background|ping|xlink:href)\s*="
+    r"|script:|data:|url\s*\(|@import|expression\s*\(|position\s*:|&#",
+    re.IGNORECASE,
+)
 # Classes that nbconvert and pandas give; others could be those of the formgrader's buttons.
 _CLASSES = re.compile(
     r"highlight|hl-\w+|dataframe|anchor-link|task-list-item(-checkbox)?|attncourse-math(-block)?|[a-z]{1,3}[0-9]?"
@@ -125,6 +133,31 @@ _CLEANER = nh3.Cleaner(
 MOST_NESTED = 300
 LONGEST_FORMULA = 5000
 LONGEST_MATHML = 50_000
+# Elements that a browser opens again in every paragraph, as long as they are not closed.
+MOST_REOPENED = 300_000
+_FORMATTING = {
+    "a",
+    "b",
+    "big",
+    "code",
+    "em",
+    "font",
+    "i",
+    "nobr",
+    "s",
+    "small",
+    "strike",
+    "strong",
+    "tt",
+    "u",
+}
+# In what is longer, nothing may be written so that what looks like a tag may be none.
+LONGEST_DOUBTFUL = 30_000
+_STYLE_SHEET = re.compile(r"<style[^<>]*>[^<]*</style>", re.IGNORECASE)
+_DOUBTFUL = re.compile(
+    r"<[!?]|</?[a-z][^>]*<|<(title|textarea|style|script|xmp|iframe|noembed|noframes|plaintext)\b",
+    re.IGNORECASE,
+)
 _COMMENT = re.compile("<!--.*?(?:-->|$)", re.DOTALL)
 _TAG = re.compile("<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 # Elements that hold nothing, or whose end need not be written.
@@ -149,7 +182,14 @@ def _clean_raw(source: str) -> str:
 
 
 def _is_deep(text: str) -> bool:
-    """Whether more elements may stand in each other than anybody writes by hand."""
+    """Whether more elements may stand in each other, or come again, than anybody writes by hand."""
+    text = _STYLE_SHEET.sub("", text)
+    if len(text) > LONGEST_DOUBTFUL and _DOUBTFUL.search(text):
+        return True
+    # With those that stand in a comment, or seem to.
+    names = Counter(name.lower() for closing, name in _TAG.findall(text) if not closing)
+    if sum(names[name] for name in _FORMATTING) * names.total() > MOST_REOPENED:
+        return True
     open_ones: list[str] = []
     for closing, name in _TAG.findall(_COMMENT.sub("", text)):
         name = name.lower()
@@ -414,7 +454,7 @@ class Sanitise(NbGraderPreprocessor):
             left = nbformat.v4.new_output("stream", text="Here stood what took too long to be read.")
             outputs = [self._in_time(functools.partial(_output, output), left) for output in cell.outputs]
             cell.outputs = [output for output in outputs if output is not None]
-        if cell.source != before:
+        if cell.source != before and _RUNS_OR_LOADS.search(before):
             name = cell.metadata.get("nbgrader", {}).get("grade_id", "")
             flag(nb, name, "HTML that may run or load something was taken out of a text")
 

@@ -37,6 +37,9 @@ class WithinBudget(Way):
         "Thread",
         "ThreadPoolExecutor",
         "ProcessPoolExecutor",
+        "asyncio",
+        "run_in_executor",
+        "to_thread",
     )
 
     def use(self, answer: Callable, inputs: dict[str, Plain]) -> Any:
