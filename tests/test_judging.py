@@ -39,11 +39,12 @@ from attncourse.grading.repair import VERDICT, Repair
 from attncourse.grading.sanitise import Sanitise
 from attncourse.grading.scan import MOST_CHARACTERS_OF_ALL, scan
 from attncourse.grading.submitted import look_through
-from attncourse.probe import absent, wire
+from attncourse.probe import absent, refusing, wire
 from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, describe_type
 from attncourse.probe.calling import Calling, probe
 from attncourse.probe.program import Elsewhere, Program, trace
 from attncourse.probe.respond import cases_of
+from attncourse.probe.scaling import _Watch
 
 TASKS = {task.name: task for task in checks.tasks()}
 
@@ -721,6 +722,20 @@ def test_what_is_there_answers_no_task_of_its_unit(unit):
                 for case, reference in zip(cases, references, strict=True)
             )
             assert any(fails), f"{function.__name__} answers {task.name}"
+
+
+def test_numbers_of_the_course_are_there(tmp_path):
+    cells = [new_code_cell("from attncourse import words\nhalf = words.LAYER_NORM_EPS / 2\nprint(half)")]
+    nb = executed([new_code_cell(HEAD), *cells, check_cell("a", "checks.embed_ids(print)")], tmp_path)
+    assert nb.cells[1].outputs[0].text == "5e-13\n"
+
+
+def test_what_a_given_function_needs_is_not_counted():
+    with _Watch(5) as watch:
+        refusing.given(lambda: torch.zeros(1000))()
+        assert watch.numel == 0
+        torch.zeros(10)
+        assert watch.numel == 10
 
 
 IMPORTING = """

@@ -26,6 +26,7 @@ from attncourse.probe.absent import absent
 
 __all__ = {names}
 __getattr__ = absent(__name__, __all__, {parts})
+{numbers}
 """
 _CHECKS = """\
 from attncourse.probe.absent import absent_checks
@@ -95,7 +96,9 @@ def _made(units: frozenset[str], allowed: frozenset[str]) -> Path:
         place = path.relative_to(PACKAGE)
         if place.with_suffix("").as_posix() not in there:
             (made / place).parent.mkdir(parents=True, exist_ok=True)
-            (made / place).write_text(_ABSENT.format(names=_names(path), parts=_parts(path)))
+            (made / place).write_text(
+                _ABSENT.format(names=_names(path), parts=_parts(path), numbers=_numbers(path))
+            )
     imports = "\n".join(
         f"from attncourse.{module} import {', '.join(names)}" for module, names in real.items()
     )
@@ -139,6 +142,19 @@ def _names(path: Path) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("attncourse"):
             found += [alias.asname or alias.name for alias in node.names]
     return [name for name in dict.fromkeys(found) if not name.startswith("_")]
+
+
+def _numbers(path: Path) -> str:
+    """The constants of a module that are plain numbers, which compute nothing."""
+    lines = ast.parse(path.read_text(encoding="utf-8")).body
+    found = [
+        line
+        for line in lines
+        if isinstance(line, ast.Assign)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, int | float)
+    ]
+    return "\n".join(map(ast.unparse, found))
 
 
 def _parts(path: Path) -> list[str]:

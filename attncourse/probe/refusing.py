@@ -58,6 +58,11 @@ class Refusal(TorchFunctionMode):
         self.refused = ""
 
     @classmethod
+    def in_given(cls) -> int:
+        """How many given functions, of which each has called the next, are running."""
+        return cls._suspended
+
+    @classmethod
     @contextlib.contextmanager
     def suspended(cls) -> Iterator[None]:
         cls._suspended += 1

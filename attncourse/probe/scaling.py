@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse.probe.answer import Misfit, Plain
 from attncourse.probe.calling import Way
-from attncourse.probe.refusing import given
+from attncourse.probe.refusing import Refusal, given
 
 
 class MergeTwo(Way):
@@ -76,6 +76,8 @@ class _Watch(TorchDispatchMode):
     @given  # what is called in here is not called by the answer
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        if Refusal.in_given() > 1:  # besides this one: what a given function needs is not the answer's
+            return result
         product = func.__name__.split(".")[0] in ("mm", "bmm", "mv", "matmul", "addmm", "baddbmm")
         for made in result if isinstance(result, tuple | list) else (result,):
             if not isinstance(made, Tensor):
