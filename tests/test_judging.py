@@ -12,6 +12,7 @@ import string
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
@@ -713,6 +714,9 @@ def test_what_is_there_answers_no_task_of_its_unit(unit):
             module = import_module(f"{package}.{path.stem}")
             functions.update(part for part in vars(module).values() if callable(part))
     assert _require.shape_of in functions
+    # What other units hand to answers could do the work.
+    ways = {type(task.way).__module__.rpartition(".")[2] for task in checks.tasks(unit)}
+    assert {path.stem for path in folder.glob("probe/*.py")} & set(UNITS) == ways & set(UNITS)
     for task in checks.tasks(unit):
         cases = task.cases(0)
         references = probe(task.calling, task.reference, cases, refusing=False)
@@ -728,6 +732,28 @@ def test_numbers_of_the_course_are_there(tmp_path):
     cells = [new_code_cell("from attncourse import words\nhalf = words.LAYER_NORM_EPS / 2\nprint(half)")]
     nb = executed([new_code_cell(HEAD), *cells, check_cell("a", "checks.embed_ids(print)")], tmp_path)
     assert nb.cells[1].outputs[0].text == "5e-13\n"
+
+
+def test_a_type_of_the_course_in_an_annotation_or_a_question_harms_nobody():
+    layer = absent.Absent("attncourse.MultiHeadAttention")
+    assert (layer | None) is (None | layer) is layer
+    assert not isinstance(torch.ones(2), layer)
+
+
+def test_names_beside_the_notebook_change_the_numbers_letter_by_letter(tmp_path):
+    nb, found = new_notebook(), set()
+    for letter in (b"\x80", b"\x81"):
+        folder = tmp_path / str(letter[0])
+        folder.mkdir()
+        (Path(os.fsdecode(os.path.join(os.fsencode(folder), letter)))).touch()
+        found.add(judging.handed_in(nb, folder))
+    assert len(found) == 2
+
+
+def test_what_cannot_be_parsed_is_told(tmp_path):
+    deep = "z = " + "+".join(["0"] * 30_000)
+    findings = scan(TASKS["attention"], "good", [("own", deep)])
+    assert findings.remarks == [("own", "is nested too deeply: it was not read")]
 
 
 def test_what_a_given_function_needs_is_not_counted():
@@ -757,6 +783,7 @@ def test_everything_imports(tmp_path):
         if (
             parts
             and parts[0] not in ("checks", "grading")
+            and not (parts[0] == "probe" and parts[-1] in UNITS)
             and not any(part.startswith("_") for part in parts)
         ):
             lines.append(f"exec('from attncourse.{'.'.join(parts)} import *')")

@@ -35,7 +35,7 @@ from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.pipe import Pipe
 from attncourse.grading.repair import VERDICT, flag, remarks
-from attncourse.grading.scan import forget, scan
+from attncourse.grading.scan import Findings, forget, scan
 from attncourse.probe import wire
 from attncourse.probe.absent import NotInGrading
 from attncourse.probe.answer import Answer, Failure, Misfit
@@ -342,7 +342,10 @@ class Execute(preprocessors.Execute):
             if not is_locked(cell)
         ]
         locked = [cell.source for cell in above if is_locked(cell)]
-        found = scan(task, answer, own, locked, self._beside)
+        try:
+            found = scan(task, answer, own, locked, self._beside)
+        except RecursionError:
+            found = Findings(remarks=[(name, "what stands above is nested too deeply: it was not read")])
         for place, words in found.remarks:
             flag(self.nb, place, words)
         if verdict.passed and found.calls:
@@ -437,7 +440,7 @@ def handed_in(nb: Any, folder: Path) -> bytes:
     whole = hashlib.sha256(json.dumps(cells, sort_keys=True).encode())
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and path.suffix != ".ipynb":
-            whole.update(f"\0{path.relative_to(folder)}\0".encode(errors="replace"))
+            whole.update(f"\0{path.relative_to(folder)}\0".encode(errors="surrogateescape"))
             whole.update(hashlib.sha256(path.read_bytes()).digest())
     return whole.digest()
 

@@ -82,6 +82,8 @@ def scan(
             found.remarks.append(
                 (place, "is too long, or has too many commands of IPython's: it was not read")
             )
+        elif _is_too_deep(source):
+            found.remarks.append((place, "is nested too deeply: it was not read"))
         elif _RUN.search(source):
             found.remarks.append((place, "the code runs a file, which was not read"))
     everywhere = [*filter(None, map(_parse, locked)), *(tree for _, tree in trees)]
@@ -174,13 +176,25 @@ def _parse(source: str) -> ast.Module | None:
 
 
 @functools.lru_cache(maxsize=500)
+def _is_too_deep(source: str) -> bool:
+    """Whether Python's parser gives up here, which need not be so where the cell runs."""
+    try:
+        ast.parse(TransformerManager().transform_cell(source))
+    except (RecursionError, MemoryError):
+        return True
+    except (SyntaxError, ValueError, RuntimeError):
+        pass
+    return False
+
+
+@functools.lru_cache(maxsize=500)
 def _walk(tree: ast.AST) -> list[ast.AST]:
     return list(ast.walk(tree))
 
 
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
-    for kept in (_is_too_much, _parse, _walk):
+    for kept in (_is_too_much, _parse, _is_too_deep, _walk):
         kept.cache_clear()
 
 

@@ -40,6 +40,8 @@ class WithinBudget(Way):
         "asyncio",
         "run_in_executor",
         "to_thread",
+        "get_objects",
+        "get_referrers",
     )
 
     def use(self, answer: Callable, inputs: dict[str, Plain]) -> Any:
