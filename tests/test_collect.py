@@ -155,6 +155,18 @@ def test_what_lies_in_a_zip_was_handed_in_when_the_zip_was(course, capsys):
     assert handed_in(course, student) == "2026-11-30 11:00:00 UTC"
 
 
+def test_what_lies_in_a_zip_in_an_unpacked_folder_was_handed_in_when_the_zip_was(course, capsys):
+    folder = course / "unpacked" / moodle_name(1, CLASS[0][1])
+    folder.mkdir(parents=True)
+    content = archive({"sums.ipynb": notebook()}, {"sums.ipynb": (2020, 1, 1, 0, 0, 0)})
+    # Who unpacks a platform's zip gets the digits of its clock.
+    unpacked = datetime(2026, 11, 30, 12).timestamp()
+    os.utime(write(folder / "work.zip", content), (unpacked, unpacked))
+    collect(capsys, course / "unpacked", "--unit", UNIT)
+    (student,) = there(course)
+    assert handed_in(course, student) == "2026-11-30 11:00:00 UTC"
+
+
 def test_brightspaces_folders_say_when(course, capsys):
     roster = write(course / "grades.csv", brightspace_grades(CLASS, ["Sums Points Grade"]))
     times = ("Nov 21, 2026 915 PM", "Nov 22, 2026 1005 AM")

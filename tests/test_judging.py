@@ -344,8 +344,9 @@ def check_cell(name, source, points=2):
     return new_code_cell(source, metadata={"nbgrader": marks})
 
 
-def executed(cells, folder, **settings):
-    nb = new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python"}})
+def executed(cells, folder, missing=(), **settings):
+    about = {"kernelspec": {"name": "python3", "display_name": "Python"}}
+    nb = new_notebook(cells=cells, metadata=about | {"attncourse": {"missing": list(missing)}})
     execute = Execute(**{"timeout": 20, "secret": "a secret", **settings})
     nb, _ = execute.preprocess(copy.deepcopy(nb), {"metadata": {"path": str(folder)}})
     nbformat.validate(nbformat.from_dict(nb))
@@ -517,6 +518,17 @@ def test_an_interrupt_that_comes_late_costs_no_other_answer(monkeypatch):
         execute._digest, execute._stopped, execute._right, execute._short = b"a submission", "", {}, []
         execute._interrupted = interrupted
         assert execute._verdict("check_attention", task, "attention").passed == interrupted
+
+
+def test_what_builds_on_an_answer_whose_check_is_missing_is_judged_with_a_right_one(tmp_path):
+    cells = [
+        new_code_cell(HEAD),
+        new_code_cell(WRONG_PART),
+        check_cell("part", "checks.softargmax(softargmax)"),
+    ]
+    cells += [new_code_cell(ON_THE_PART), check_cell("carried", "checks.attention(attention)")]
+    nb = executed(cells, tmp_path, missing=["part"])
+    assert (mark(nb, "part"), mark(nb, "carried")) == (0, 2), text_of(nb, "carried")
 
 
 # --- what a submission can call: nothing that computes its answers ---
@@ -750,10 +762,22 @@ def test_names_beside_the_notebook_change_the_numbers_letter_by_letter(tmp_path)
     assert len(found) == 2
 
 
-def test_what_cannot_be_parsed_is_told(tmp_path):
-    deep = "z = " + "+".join(["0"] * 30_000)
-    findings = scan(TASKS["attention"], "good", [("own", deep)])
+@pytest.mark.parametrize("first", ["", "%%time\n", "%%capture out\n"])
+def test_what_cannot_be_parsed_is_told(first):
+    deep = f"{first}z = {'+'.join(['0'] * 30_000)}"
+    findings = scan(TASKS["attention"], "good", [("own", deep), ("broken", "def good(:")])
     assert findings.remarks == [("own", "is nested too deeply: it was not read")]
+    assert not scan(TASKS["attention"], "good", [("own", f"{first}def good(:")]).remarks
+
+
+def test_what_cannot_be_walked_is_told(tmp_path, monkeypatch):
+    def too_deep(*_):
+        raise RecursionError
+
+    monkeypatch.setattr(judging, "scan", too_deep)
+    nb = executed([new_code_cell(HEAD), check_cell("mine", "checks.attention(torch.matmul)")], tmp_path)
+    (remark,) = nb.metadata.attncourse["flags"]
+    assert remark == {"cell": "mine", "words": "what stands above is nested too deeply: it was not read"}
 
 
 def test_what_a_given_function_needs_is_not_counted():

@@ -28,7 +28,7 @@ class Found:
         The names of the folders and zips around it, from the outermost, and its own.
     time : datetime.datetime
         When it was changed last, on this machine's or the platform's clock: of what stands in a zip in a
-        zip, when that was put there.
+        zip, or in somebody's folder, when that was put there.
     content : bytes
     """
 
@@ -72,10 +72,13 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
     except OSError as error:
         yield f"{shown(path)} cannot be opened: {error.strerror}"
         return
+    time = datetime.datetime.fromtimestamp(status.st_mtime)
     if path.suffix.lower() == ".zip":
-        yield from _zip(content, shown(path), (*parts[:-1], path.stem), 0)
+        # A zip in a folder of somebody's is theirs; one that stands alone may be the platform's.
+        put_there = time if len(parts) > 1 else None
+        yield from _zip(content, shown(path), (*parts[:-1], path.stem), 0, put_there)
     else:
-        yield Found(shown(path), parts, datetime.datetime.fromtimestamp(status.st_mtime), content)
+        yield Found(shown(path), parts, time, content)
 
 
 def _zip(

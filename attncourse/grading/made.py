@@ -83,7 +83,7 @@ def _made(units: frozenset[str], allowed: frozenset[str]) -> Path:
     made = folder / "attncourse"
     # What another unit hands to answers could do the work here.
     ways = {type(task.way).__module__.rpartition(".")[2] for task in registry.values() if task.unit in units}
-    others = {f"{task.unit}.py" for task in registry.values()} - {f"{name}.py" for name in ways}
+    others = [f"{unit}.py" for unit in {task.unit for task in registry.values()} - ways]
     shutil.copytree(PACKAGE / "probe", made / "probe", ignore=shutil.ignore_patterns("__pycache__", *others))
     there = set(_HARMLESS)
     real: dict[str, list[str]] = {}

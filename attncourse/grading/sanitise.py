@@ -133,24 +133,11 @@ _CLEANER = nh3.Cleaner(
 MOST_NESTED = 300
 LONGEST_FORMULA = 5000
 LONGEST_MATHML = 50_000
-# Elements that a browser opens again in every paragraph, as long as they are not closed.
+# Elements that a browser opens again in every paragraph, as long as they are not closed; how many of
+# them, times how many of all, there may be.
+_FORMATTING = {"a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong"}
+_FORMATTING |= {"tt", "u"}
 MOST_REOPENED = 300_000
-_FORMATTING = {
-    "a",
-    "b",
-    "big",
-    "code",
-    "em",
-    "font",
-    "i",
-    "nobr",
-    "s",
-    "small",
-    "strike",
-    "strong",
-    "tt",
-    "u",
-}
 # In what is longer, nothing may be written so that what looks like a tag may be none.
 LONGEST_DOUBTFUL = 30_000
 _STYLE_SHEET = re.compile(r"<style[^<>]*>[^<]*</style>", re.IGNORECASE)

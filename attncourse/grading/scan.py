@@ -76,17 +76,14 @@ def scan(
         words = f"with it the notebook's own cells have more than {MOST_CHARACTERS_OF_ALL:,} characters"
         found.remarks.append((place, f"{words}: it was not read, and nothing below it"))
     cells = cells[:fitting]
-    trees = [(place, tree) for place, source in cells if (tree := _parse(source)) is not None]
+    read = [(place, _parse(source)) for place, source in cells]
+    found.remarks += [(place, words) for place, words in read if isinstance(words, str)]
+    trees = [(place, tree) for place, tree in read if isinstance(tree, ast.Module)]
     for place, source in cells:
-        if _is_too_much(source):
-            found.remarks.append(
-                (place, "is too long, or has too many commands of IPython's: it was not read")
-            )
-        elif _is_too_deep(source):
-            found.remarks.append((place, "is nested too deeply: it was not read"))
-        elif _RUN.search(source):
+        if not _is_too_much(source) and _RUN.search(source):
             found.remarks.append((place, "the code runs a file, which was not read"))
-    everywhere = [*filter(None, map(_parse, locked)), *(tree for _, tree in trees)]
+    given = [tree for tree in map(_parse, locked) if isinstance(tree, ast.Module)]
+    everywhere = [*given, *(tree for _, tree in trees)]
     imported = {
         name: origin for tree in everywhere for node in _walk(tree) for name, origin in _imports(node)
     }
@@ -163,28 +160,19 @@ def _is_too_much(source: str) -> bool:
 
 # The same cells stand above many checks.
 @functools.lru_cache(maxsize=500)
-def _parse(source: str) -> ast.Module | None:
+def _parse(source: str) -> ast.Module | str | None:
+    """The tree of a cell; else why it was not read, or None where it does not run either."""
     if _is_too_much(source):
-        return None
+        return "is too long, or has too many commands of IPython's: it was not read"
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith(RUNNING):
         source = f"\n{rest}"
     try:
         return ast.parse(TransformerManager().transform_cell(source))
-    except (SyntaxError, ValueError, RuntimeError, MemoryError):
-        return None  # such a cell does not run either
-
-
-@functools.lru_cache(maxsize=500)
-def _is_too_deep(source: str) -> bool:
-    """Whether Python's parser gives up here, which need not be so where the cell runs."""
-    try:
-        ast.parse(TransformerManager().transform_cell(source))
-    except (RecursionError, MemoryError):
-        return True
+    except (RecursionError, MemoryError):  # this process has less left of Python's stack than a kernel
+        return "is nested too deeply: it was not read"
     except (SyntaxError, ValueError, RuntimeError):
-        pass
-    return False
+        return None
 
 
 @functools.lru_cache(maxsize=500)
@@ -194,7 +182,7 @@ def _walk(tree: ast.AST) -> list[ast.AST]:
 
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
-    for kept in (_is_too_much, _parse, _is_too_deep, _walk):
+    for kept in (_is_too_much, _parse, _walk):
         kept.cache_clear()
 
 
