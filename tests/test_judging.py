@@ -910,6 +910,18 @@ def test_the_usual_ways_to_derivatives_work_through_the_pipe():
     assert copy.deepcopy(far).calls == 0
 
 
+def test_derivatives_are_asked_once_for_each_call():
+    questions = []
+
+    def ask(text):
+        questions.append(text)
+        return pipe.answer(text)
+
+    pipe = Pipe({"f": trace(lambda x: torch.softmax(x @ x.mT, -1) @ x)})
+    torch.autograd.functional.jacobian(absent._elsewhere("f", ask), torch.randn(32, 4))
+    assert len(questions) == 2  # of the value, and of its 128 numbers
+
+
 def test_derivatives_of_several_values_by_several_arguments_come_through_the_pipe():
     def two(x, power, y):
         return x.sum(0) * y**power, {"count": len(x), "constant": torch.ones(2), "scores": (x @ x.mT).float()}

@@ -174,6 +174,7 @@ class _Elsewhere(Function):
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
+        ctx.found = None
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple:
@@ -195,10 +196,16 @@ class _Elsewhere(Function):
 
 def _derivatives(ctx: Any) -> list[Sequence[Tensor | None]]:
     """Of each value by each leaf of the arguments: (*sizes of the value, *sizes of the leaf)."""
+    if ctx.found is not None:
+        return ctx.found
     tensors = iter(ctx.saved_tensors)
     leaves = [next(tensors) if other is None else other[0] for other in ctx.others]
     found = _Derivatives.apply(ctx.question, *leaves)
-    return [found[start : start + len(leaves)] for start in range(0, len(found), len(leaves))]
+    rows = [found[start : start + len(leaves)] for start in range(0, len(found), len(leaves))]
+    # Some go back again and again, a number of the value at a time.
+    if not torch.is_grad_enabled():
+        ctx.found = rows
+    return rows
 
 
 def _back(gradient: Tensor | None, derivative: Tensor | None) -> Tensor | None:
