@@ -31,11 +31,14 @@ ROOT = Path(__file__).parents[1]
 def pytest_collection_modifyitems(config, items):
     """What takes long begins first, so that no core waits for it at the end.
 
-    First what cannot be shared among processes, the build of the book among it; who needs the built book
-    comes late, and waits for nobody.
+    What needs a browser is slow, too. First comes what cannot be shared among processes, the build of the
+    book among it; who needs the built book comes late, and waits for nobody.
 
     Of the units that are left out, by ``make test UNITS=...`` or in ``course.toml``, no test runs.
     """
+    for item in items:
+        if "chromium" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
     items.sort(
         key=lambda item: (
             item.get_closest_marker("slow") is None,

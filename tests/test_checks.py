@@ -433,6 +433,7 @@ def two_steps(monkeypatch):
             monkeypatch.setattr(module, "one_cycle", begun)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", sorted({task.unit for task in TASKS.values()}))
 def test_the_solutions_pass_every_check(unit, two_steps):
     namespace = {}

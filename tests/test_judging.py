@@ -390,6 +390,7 @@ def notebook(tmp_path_factory):
         return executed(cells, tmp_path_factory.mktemp("work"), output_limit=10**5, timeout=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_answer_earns_its_points_and_nothing_else_does(notebook, name):
     right = ANSWERS[name][1]
@@ -398,6 +399,7 @@ def test_an_answer_earns_its_points_and_nothing_else_does(notebook, name):
     assert (found["task"], found["outside"], found["passed"]) == ("attention", True, right)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -433,28 +435,33 @@ def test_a_students_words_do_not_stand_in_our_headline():
     assert describe_type(type("right in all cases", (), {})()) == "an object of some class"
 
 
+@pytest.mark.slow
 def test_a_misconception_is_noted(notebook):
     found = notebook.metadata.attncourse["checks"]["unscaled"]
     assert found["misconception"] == "the scores are not scaled"
     assert found["words"] == "attention: not right yet."
 
 
+@pytest.mark.slow
 def test_part_of_the_points_with_a_message(notebook):
     assert mark(notebook, "both") == 1
     assert "right in all" in text_of(notebook, "both")
     assert "the scores are not scaled" in text_of(notebook, "both")
 
 
+@pytest.mark.slow
 def test_an_instructors_own_tests_run_as_ever(notebook):
     assert [mark(notebook, name) for name in ("own", "own_failed", "own_after")] == [2, 0, 0]
     assert notebook.metadata.attncourse["checks"]["own"]["outside"] is False
 
 
+@pytest.mark.slow
 def test_output_is_bounded(notebook):
     assert len(nbformat.writes(notebook)) < 10**6
     assert "All further output is left out" in nbformat.writes(notebook)
 
 
+@pytest.mark.slow
 def test_a_road_that_is_not_open_is_flagged(notebook):
     flags = notebook.metadata.attncourse["flags"]
     assert [flag["cell"] for flag in flags if "no points" in flag["words"]] == ["fused"]
@@ -462,6 +469,7 @@ def test_a_road_that_is_not_open_is_flagged(notebook):
     assert notebook.metadata.attncourse["isolation"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_interrupted_is_stopped(tmp_path):
     deaf = (
         "def deaf(q, k, v):\n    while True:\n        try:\n            time.sleep(60)\n"
@@ -485,6 +493,7 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path):
     assert told["words"].startswith("not run to its end: Your function did not come to an end")
 
 
+@pytest.mark.slow
 def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(tmp_path, monkeypatch):
     """Whoever takes nearly all of it for the check that a student sees is not stopped for the others."""
     number = len(TASKS["attention"].cases(0))
@@ -520,6 +529,7 @@ def test_an_interrupt_that_comes_late_costs_no_other_answer(monkeypatch):
         assert execute._verdict("check_attention", task, "attention").passed == interrupted
 
 
+@pytest.mark.slow
 def test_what_builds_on_an_answer_whose_check_is_missing_is_judged_with_a_right_one(tmp_path):
     cells = [
         new_code_cell(HEAD),
@@ -595,6 +605,7 @@ def thieves(tmp_path_factory):
     return executed(cells, tmp_path_factory.mktemp("work"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", THIEVES)
 def test_nothing_of_the_course_answers_in_grading(thieves, name):
     cell = f"thief{list(THIEVES).index(name)}"
@@ -603,6 +614,7 @@ def test_nothing_of_the_course_answers_in_grading(thieves, name):
     assert mark(thieves, cell) == 0, text_of(thieves, cell)
 
 
+@pytest.mark.slow
 def test_an_error_is_carried_forward(thieves):
     assert (mark(thieves, "part"), mark(thieves, "carried")) == (0, 2), text_of(thieves, "carried")
     assert "`softargmax`, which this calls, is not right yet" in text_of(thieves, "carried")
@@ -612,6 +624,7 @@ def test_an_error_is_carried_forward(thieves):
     assert "the exponentials are not divided by their sum" in checked["part"]["mistakes"]
 
 
+@pytest.mark.slow
 def test_the_pictures_of_a_verdict_come_beside_its_text(thieves):
     cell = next(one for one in thieves.cells if one.metadata.get("nbgrader", {}).get("grade_id") == "part")
     picture, error = cell.outputs
@@ -620,6 +633,7 @@ def test_the_pictures_of_a_verdict_come_beside_its_text(thieves):
     assert (error.output_type, list(picture.data)) == ("error", [VERDICT])
 
 
+@pytest.mark.slow
 def test_a_verdicts_pictures_are_kept_in_what_is_stored_and_cleaned(thieves):
     nb = copy.deepcopy(thieves)
     cell = next(one for one in nb.cells if one.metadata.get("nbgrader", {}).get("grade_id") == "part")
@@ -633,6 +647,7 @@ def test_a_verdicts_pictures_are_kept_in_what_is_stored_and_cleaned(thieves):
     assert nb.cells[-1].outputs[0].data == {VERDICT: "<b>mine</b>"}
 
 
+@pytest.mark.slow
 def test_what_is_not_there_costs_nothing_and_says_so(thieves):
     called, stopped, asked = (cell.outputs[0] for cell in thieves.cells[-3:])
     assert called.text == "attention: is checked outside of this notebook when it is graded.\n"
@@ -643,6 +658,7 @@ def test_what_is_not_there_costs_nothing_and_says_so(thieves):
     ]
 
 
+@pytest.mark.slow
 def test_a_name_that_was_lost_with_its_cell_is_told_of_and_a_students_own_words_are_not_ours(tmp_path):
     forged = (
         "class NotInGrading(Exception):\n    pass\n"
@@ -662,6 +678,7 @@ def test_a_name_that_was_lost_with_its_cell_is_told_of_and_a_students_own_words_
     assert "code cell 3 ended at checks.attention.case, which is not there in grading" in told["words"]
 
 
+@pytest.mark.slow
 def test_a_package_that_is_not_installed_is_named(tmp_path):
     """At home it is there, and Validate said success."""
     cells = [
@@ -689,6 +706,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path):
     assert ("inside", "needs `nowhere`, which is not installed where notebooks are graded") in flags
 
 
+@pytest.mark.slow
 def test_a_function_outside_can_be_asked_from_many_threads(tmp_path):
     many = (
         "from concurrent.futures import ThreadPoolExecutor\ndef attention(q, k, v):\n"
@@ -703,6 +721,7 @@ def test_a_function_outside_can_be_asked_from_many_threads(tmp_path):
     assert (mark(nb, "softargmax"), mark(nb, "attention")) == (0, 2)
 
 
+@pytest.mark.slow
 def test_only_what_was_judged_before_is_given(tmp_path):
     """Else a right function could be asked for all that its own check will ask, which comes later."""
     cells = [new_code_cell(HEAD_OF_TWO + WRONG_PART), new_code_cell(ON_THE_PART)]
@@ -740,6 +759,7 @@ def test_what_is_there_answers_no_task_of_its_unit(unit):
             assert any(fails), f"{function.__name__} answers {task.name}"
 
 
+@pytest.mark.slow
 def test_numbers_of_the_course_are_there(tmp_path):
     cells = [new_code_cell("from attncourse import words\nhalf = words.LAYER_NORM_EPS / 2\nprint(half)")]
     nb = executed([new_code_cell(HEAD), *cells, check_cell("a", "checks.embed_ids(print)")], tmp_path)
@@ -770,6 +790,7 @@ def test_what_cannot_be_parsed_is_told(first):
     assert not scan(TASKS["attention"], "good", [("own", f"{first}def good(:")]).remarks
 
 
+@pytest.mark.slow
 def test_what_cannot_be_walked_is_told(tmp_path, monkeypatch):
     def too_deep(*_):
         raise RecursionError
@@ -1008,6 +1029,7 @@ def write_on(model, choose, tokens, num_tokens):
 """
 
 
+@pytest.mark.slow
 def test_what_a_model_reads_is_counted_where_no_answer_comes_to(tmp_path):
     cells = [new_code_cell(HEAD), new_code_cell(WITHOUT_CACHES)]
     right = source_of(right_answers(TASKS["write_on"])[0], "write_right")
@@ -1226,6 +1248,7 @@ def test_of_all_own_cells_together_only_so_much_is_read():
     assert scan(TASKS["softargmax"], "softargmax", cells[3:], ["import torch"]).calls
 
 
+@pytest.mark.slow
 def test_what_was_read_is_forgotten_with_its_notebook(tmp_path):
     executed([new_code_cell(HEAD), check_cell("good", "checks.attention(good)")], tmp_path)
     assert not any(kept.cache_info().currsize for kept in (scanning._parse, scanning._walk))
@@ -1246,6 +1269,7 @@ def test_a_person_is_told_of_answers_in_other_files(source):
     assert not scan(TASKS["softargmax"], "softargmax", [("own", "import math")], [], {"mine"}).remarks
 
 
+@pytest.mark.slow
 def test_files_beside_the_notebook_that_can_be_imported_are_told_of(tmp_path):
     for name in ("mine.py", "math.csv"):
         (tmp_path / name).write_text("def attention(q, k, v):\n    return v\n")

@@ -18,6 +18,8 @@ from attncourse.checks.task import source_of
 from attncourse.grading import kit
 from attncourse.grading.answers import right_answers
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 UNITS = sorted(path.parent.name for path in ROOT.glob("exercises/*/*.ipynb"))
 UNIT = "attention_operator"

@@ -306,6 +306,7 @@ def generated(tmp_path_factory):
     return folder / "exercises"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_committed_release_is_what_the_source_generates(unit, generated):
     made, committed = (

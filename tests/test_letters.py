@@ -148,6 +148,7 @@ def test_an_interrupted_training_ends_with_the_same_weights(task, tmp_path, monk
         letters.train(Run(task, steps=13, batch=4, length=8, dropout=0.2), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_trains_writes_and_does_not_overwrite(tmp_path):
     run = Run("sorting", steps=3, batch=2)
     command = [sys.executable, *run.command.split()[1:], "--out", str(tmp_path)]

@@ -422,6 +422,7 @@ def test_the_letters_of_the_experiment_are_equally_frequent_and_follow_the_table
     assert (chances[letters[:, :-1], letters[:, 1:]] > 0).all()
 
 
+@pytest.mark.slow
 def test_a_leak_is_better_than_the_best_and_writes_badly():
     chances = experiment.chances()
     best = torch.special.entr(chances).sum(-1).mean().item()

@@ -51,6 +51,7 @@ def test_the_novels_begin_where_they_begin():
         assert "gutenberg" not in text.lower()
 
 
+@pytest.mark.slow
 def test_the_novel_held_out_is_not_among_those_to_train_on():
     assert novels.HELD_OUT not in novels.TRAINING
     known = {line for name in novels.TRAINING for line in novels.novel(name).splitlines()}
@@ -164,6 +165,7 @@ def test_the_probabilities_of_all_tokens_sum_to_one(order, before):
     assert losses[1::3].neg().exp().sum().item() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_longer_contexts_help_on_the_novel_held_out():
     losses = novels.ngram_losses()
     assert list(losses) == [1, 2, 3, 4, 5]
@@ -215,6 +217,7 @@ def test_all_variants_have_as_many_parameters(size):
     assert training.model_config(size, "today").key_value_heads == 2
 
 
+@pytest.mark.slow
 def test_a_run_is_its_seed_and_reads_the_novels_to_train_on(monkeypatch):
     run = Run("small", steps=3, batch=2, dropout=0.1)
     read, forward = [], LanguageModel.forward

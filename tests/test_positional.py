@@ -344,6 +344,7 @@ def test_a_network_that_is_told_nothing_gives_all_positions_the_same():
     assert len(told.alike[0].unique()) == experiment.LENGTH
 
 
+@pytest.mark.slow
 def test_positions_decide_version_b():
     runs = experiment.two_by_three(
         {"none": torch.zeros(experiment.LENGTH, 0), "binary": binary_encoding(experiment.LENGTH)},

@@ -29,6 +29,8 @@ from attncourse.grading.job import Job, Page
 from attncourse.grading.rules import Rules
 from attncourse.grading.term import Term, UnitResults, difficulty
 
+pytestmark = pytest.mark.slow
+
 NUMBER = 40
 IDS = ids(NUMBER)
 CLASS = list(zip(IDS, people(NUMBER), strict=True))

@@ -210,6 +210,7 @@ def test_no_tensor_is_larger_than_the_inputs_or_a_block(how):
     assert largest.numel >= 4 * num * num
 
 
+@pytest.mark.slow
 def test_sixty_five_thousand_positions_fit_in_a_gibibyte():
     """The whole process, PyTorch included. A few of the queries suffice: each block is like the others."""
     # VmHWM, as the maximum of getrusage also counts the process that started this one.

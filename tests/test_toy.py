@@ -419,6 +419,7 @@ def anchors():
     return {version: toy.anchors(version) for version in toy.VERSIONS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "copy", "own", "linear", "best"),
     [("A", 7.80, 2.53, 1.54, 0.95), ("B", 4.82, 2.85, 2.34, 1.85)],

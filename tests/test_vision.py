@@ -388,6 +388,7 @@ def test_seeds_of_one_training_are_told_together(tmp_path, capsys):
         assert runs in line
 
 
+@pytest.mark.slow
 def test_the_command_trains_and_does_not_overwrite(tmp_path, capsys):
     run = digits.Run("attention", "none", steps=2, batch=2)
     command = [sys.executable, *run.command.split()[1:], "--out", str(tmp_path)]
