@@ -145,6 +145,7 @@ def test_right_answers_need_no_more_than_the_exercise_has(unit):
             assert not read - defined - there, answer.__name__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_an_unfinished_answer_gets_no_point(unit):
     for task in checks.tasks(unit):

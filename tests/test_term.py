@@ -26,6 +26,8 @@ from quick_course import (
 from attncourse.grading import __main__ as grading
 from attncourse.grading.__main__ import main
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
