@@ -343,6 +343,12 @@ softargmax = Task(
             lambda normal: {"scores": 1000 * normal(3, 4)},
             _far_scores_are_finite,
         ),
+        Law(
+            "among scores of a thousand, too, two weights have the ratio exp(the difference of their scores)",
+            STABLE,
+            lambda normal: {"scores": 1000 + normal(3, 4)},
+            _ratio_of_exponentials,
+        ),
     ],
     refuses=SOFTMAX,
 )
@@ -563,8 +569,14 @@ def _picking_cases(seed: int) -> list[Case]:
         {"key": torch.stack([degrees.cos(), degrees.sin()], -1), "index": 0, "share": 0.9},
         "most keys to one side, one close by on the other",
     )
+    degrees = torch.tensor([0.0, 8.0, *(90 + 20 * normal(2)).tolist()], dtype=torch.float64).deg2rad()
+    near = Case(
+        {"key": torch.stack([degrees.cos(), degrees.sin()], -1), "index": 0, "share": 0.9},
+        "two keys that are close to each other, so that the query must be long",
+    )
     return [
         one_sided,
+        near,
         case(4, 6, 2, 0.5, "one half"),
         case(5, 3, 0, 0.95, "the first key"),
         case(7, 16, 6, 0.3, "the last key"),
@@ -907,7 +919,19 @@ column_attention = Task(
             out its attention?""",
             COLUMNS,
         ),
-        **only(AXIS, "dim 0", "dim 1", "all"),
+        "dim 0": Wrong(
+            "dimension 0 is normalised, which is the batch when there is one",
+            """Without a batch dimension 0 holds the keys, with one it holds the sequences. Which dimension is
+            that of the keys, counted from the back?""",
+            COLUMNS,
+        ),
+        "dim 1": Wrong(
+            "dimension 1 is normalised, which is the keys only with a single batch dimension",
+            """Dimensions counted from the front move when a batch is added: without one, dimension 1 holds
+            the queries. Count from the back.""",
+            COLUMNS,
+        ),
+        **only(AXIS, "all"),
     },
     normaliser=NORMALISER,
     averaged=only(AVERAGED, "key", "weights", "plain mean", "divided again"),
@@ -989,8 +1013,12 @@ def _no_weights(num_features: int, weights: Any) -> str | None:
     if not isinstance(weights, tuple | list) or len(weights) != 3:
         return "three matrices were expected: return W_Q, W_K, W_V"
     for name, W in zip(("W_Q", "W_K", "W_V"), weights, strict=True):
-        if not isinstance(W, Tensor) or not W.dtype.is_floating_point or W.dim() != 2:
+        if not isinstance(W, Tensor) or not W.dtype.is_floating_point:
             return f"{name} is no matrix of floating-point numbers"
+        if W.dim() != 2:
+            return (
+                f"{name} has shape {tuple(W.shape)}: a matrix has two sizes, and this one {num_features} rows"
+            )
         if len(W) != num_features:
             return f"{name} has {len(W)} rows, and a word has {num_features} features"
         if not W.isfinite().all():
@@ -1100,6 +1128,7 @@ rabbit_weights = Task(
         ),
     ],
     compare=_rabbit_compare,
+    shows_right=False,
 )
 
 
@@ -1193,7 +1222,9 @@ def _operators(seed: int) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor
         "the root is that of the number of keys": lambda q, k, v: (
             torch.softmax(q @ k.transpose(-2, -1) / k.shape[-2] ** 0.5, -1) @ v
         ),
-        "the exponentials overflow": lambda q, k, v: unsafe(scores(q, k)) @ v,
+        "the exponentials overflow, which those of scores above 709 do in float64": lambda q, k, v: (
+            unsafe(scores(q, k)) @ v
+        ),
         "one maximum is subtracted from all rows": lambda q, k, v: (
             unsafe(scores(q, k) - scores(q, k).max()) @ v
         ),
@@ -1300,10 +1331,11 @@ telling_input = Task(
     _telling_cases,
     laws=[
         Law(
-            "no input is found for an operator that only scales the queries first",
-            WHY_THE_SCALE,
+            "no input is found for an operator that only scales the queries first, which changes the last "
+            "digits at most",
+            MATRIX_FORM,
             _telling_law("nothing is wrong: the queries are scaled first"),
-            lambda inputs, value: None if value is None else "yours gives one",
+            lambda inputs, value: None if value is None or _no_input(value) else "yours gives one",
         )
     ],
     compare=_telling_compare,
@@ -1556,6 +1588,8 @@ def _diagnosis_cases(seed: int) -> list[Case]:
         "few keys": ("right", 24, 8, 64),
         "many features": ("no scale", 10, 12, 144),
         "twenty keys": ("scaled twice", 12, 20, 144),
+        "six keys": ("scaled twice", 16, 6, 64),
+        "a hundred keys": ("right", 12, 100, 64),
         "four keys": ("no scale", 16, 4, 64),
         "very many keys": ("scaled twice", 8, 128, 64),
         "very many features": ("no scale", 8, 16, 1024),
@@ -1629,6 +1663,12 @@ diagnosis = Task(
             key by chance.
         swapped: sharp and even have changed places
             Do scores without a scale lie far apart or close together? And what does that do to the weights?
+        fixed: the largest weight is compared with the same two numbers, however many keys there are
+            Equal weights of six keys are each a sixth, and of a hundred keys each a hundredth. With what
+            does "nearly equal" have to be compared?
+        zeros: the logarithm is taken of weights that are 0
+            Without the scale some weights are so small that they are rounded to 0. Their logarithm is minus
+            infinity, and no standard deviation with that is a number. There is `clamp`.
         """,
     ),
 )
@@ -1639,8 +1679,10 @@ def any_diagnosis(before, after, loss, *, record="before", sums="rows", spread="
     )
     if sums != "unlooked" and bool(((total - 1).abs() > 1e-3).any()):
         return "over the queries"
-    scores = weights.clamp(min=1e-30).log().std(-1).mean()
+    scores = weights.clamp(min=0 if spread == "zeros" else 1e-30).log().std(-1).mean()
     sharp, even = bool(scores > 3), bool(scores < 0.4)
+    if spread == "fixed":
+        sharp, even = bool(weights.amax(-1).mean() > 0.5), bool(weights.amax(-1).mean() < 0.1)
     if spread == "one row":
         sharp = bool(weights.amax() > 0.4)
     if sharp and spread != "no sharp":

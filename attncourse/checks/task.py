@@ -195,6 +195,8 @@ class Task:
         in the second one. Without it they are numbered.
     pencil_note : str
         What a function does that the pencil case hands over, in words that continue "in which".
+    shows_right : bool
+        Whether a right answer to the pencil case may be shown: not where it would be one to all cases.
     unseen : bool
         Whether in grading the functions that it hands over stay where the grader is: because what they
         are made of tells what they are, and a table of that could be made at home, or because how they
@@ -214,6 +216,7 @@ class Task:
     exact_dtype: bool = False
     part: Callable[..., str] | None = None
     pencil_note: str = ""
+    shows_right: bool = True
     unseen: bool = False
     functions: list[Mistake] = field(default_factory=list, init=False)
     made: Callable | None = field(default=None, init=False)
