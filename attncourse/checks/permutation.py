@@ -114,7 +114,7 @@ reordering = Task(
         back: it leads from the second file to the first
             Your order is the inverse of what is wanted. Position i of the *second* file is to be taken from
             position p[i] of the *first*. Try it with three rows.
-        from X: it leads from X to the second file, as if the first were X
+        from X: it leads from X to the second file, as if the first were X, or is that file itself
             The rows of the first file have moved already. Where does row second[0] of X stand there?
         to X: it leads from the first file back to X, and no further
             That is the first half of the way. From X, which order leads to the second file?
@@ -485,6 +485,14 @@ def _layers(seed: int, x: Tensor) -> Mysteries:
         "self-attention": (lambda x: attend(x), "equivariant"),
         "causal self-attention": (lambda x: attend(x, mask=everyone.tril()), "neither"),
         "every position by itself": (lambda x: torch.tanh(x @ W[0]), "equivariant"),
+        "every position by itself, with fewer features": (
+            lambda x: torch.tanh(x @ W[0][:, :5]),
+            "equivariant",
+        ),
+        "self-attention, and what is added for a position adds up to 0": (
+            lambda x: attend(x) + encoding - encoding.mean(1, keepdim=True),
+            "neither",
+        ),
         "the mean over the positions": (lambda x: x.mean(0, keepdim=True), "invariant"),
         "a convolution with equal weights to both sides": (lambda x: torch.tanh(smooth @ x), "neither"),
         "a convolution on a circle": (lambda x: circle @ x, "neither"),
@@ -653,6 +661,8 @@ COMPARED = wrongs(
         order; the rows before it are not. Compare the whole output.
     first feature: only the first feature is compared
         A layer may give a position away in any of its features. Compare the whole output.
+    sum over features: only the sums over the features are compared
+        What one feature gains another may lose. Every single number has to be where it should be.
     sum over rows: only the sums over the outputs are compared
         Outputs that merely change places have the same sum. Every single number has to be where it should
         be.
@@ -691,6 +701,7 @@ def _agree(first: Tensor, second: Tensor, compared: str, tolerance: str) -> bool
         "first row": lambda y: y[:1],
         "last row": lambda y: y[-1:],
         "first feature": lambda y: y[..., :1],
+        "sum over features": lambda y: y.sum(-1),
         "sum over rows": lambda y: y.sum(0),
         "norm": lambda y: y.norm(),
     }.get(compared, lambda y: y)
@@ -717,6 +728,8 @@ def _tried(layer: Any, x: Tensor, orders: str, side: str, compared: str, toleran
         "shift": [places.roll(1)],
         "one": [torch.randperm(length, generator=generator)],
     }.get(orders) or [torch.randperm(length, generator=generator) for _ in range(4)]
+    if rows == "other shape" and y.shape != x.shape:
+        return False
     if rows == "checked" and side != "unmoved" and y.shape[0] != len(x):
         return False
     for order in some:
@@ -737,6 +750,9 @@ ROWS = wrongs(
     unchecked: the number of rows of the output is not looked at
         A layer that returns a single row for all positions cannot follow a permutation. Find that out
         before you permute its output.
+    other shape: a layer whose output has another shape than its input is given up at once
+        An output may have fewer or more features than x, and still follow every permutation. It may have a
+        single row, and be invariant. What does each of the two sentences ask of the shape?
     """,
 )
 
@@ -1305,7 +1321,7 @@ channels_first_attention = Task(
     averaged=wrongs(
         CHANNELS_FIRST,
         """
-        transposed: the weights are transposed where the values meet them
+        transposed: the values meet the wrong dimension of the weights
             The values have positions last, and the sum runs over the positions of the *keys*, the columns of
             the weights. Which dimension of the weights has to meet the last one of the values?
         keys: the keys are averaged instead of the values
@@ -1369,6 +1385,15 @@ def _toy_pair_cases(seed: int) -> list[Case]:
         Case(_shapes(normal, 1), "a single sequence"),
         Case(_shapes(normal, 4), "as many sequences as shapes"),
         Case(_shapes(normal, 2, 70), "shorter sequences, which end before the last shape"),
+        Case(
+            {
+                "centre": torch.tensor([[20.0, 40.0, 70.0, 85.0]]),
+                "width": torch.tensor([[6.0, 4.0, 4.0, 6.0]]),
+                "height": 13 + 4 * normal(1, 4).clamp(-2.5, 2.5),
+                "length": 100,
+            },
+            "ends that fall on positions",
+        ),
     ]
 
 
@@ -1471,6 +1496,15 @@ toy_pair = Task(
             The width goes from one end to the other, the distance only from the middle to an end.
         to the right: a rectangle begins at its centre
             Half of it lies to the left of its centre: take the size of the difference.
+        with ends: a position at the very end of a rectangle is counted to it
+            Is a distance of half the width still inside? Look at the sign in the formula.
+        """,
+    ),
+    kinds=wrongs(
+        TOY_PROBLEM,
+        """
+        exchanged: triangles are drawn as rectangles, and rectangles as triangles
+            The first two of the four are triangles, the last two are rectangles.
         """,
     ),
     positions=wrongs(
@@ -1508,7 +1542,7 @@ toy_pair = Task(
     ),
 )
 def any_toy_pair(
-    centre, width, height, length, *, triangle="", rectangle="", positions="", pairs="", form=""
+    centre, width, height, length, *, triangle="", rectangle="", kinds="", positions="", pairs="", form=""
 ):
     length = 100 if positions == "a hundred" else length
     place = torch.arange(length) + (positions == "from one")
@@ -1520,8 +1554,10 @@ def any_toy_pair(
     inside = {
         "full width": distance < 2 * half,
         "to the right": (difference >= 0) & (difference < 2 * half),
-    }.get(rectangle, distance < half)
-    profile = torch.cat([sides[:, :2], inside[:, 2:].to(sides.dtype)], 1)
+        "with ends": distance <= half,
+    }.get(rectangle, distance < half).to(sides.dtype)
+    first, last = (inside, sides) if kinds == "exchanged" else (sides, inside)
+    profile = torch.cat([first[:, :2], last[:, 2:]], 1)
     partner = height[:, [1, 0, 3, 2]]
     mean = {
         "copied": height,
@@ -1918,7 +1954,7 @@ averaged_with = Task(
     compared=wrongs(
         PLATEAU,
         """
-        raw: the heights are compared as they are, without a line
+        raw: the heights are compared as they are, without the best line
             A network that is half trained draws nothing very low and nothing very high, whoever it looks at.
             Which of the four does the drawing *follow*, on the best line?
         first sequence: only the first sequence is looked at

@@ -255,6 +255,7 @@ def _encoders(length: int) -> dict[str, Callable[[Tensor], Tensor]]:
         "numbers from a smallest one on": lambda t: _columns(t.clamp(min=1), t * 0),
         "the first and the last alike": lambda t: _columns(t % last, t % last // 2),
         "tenths": lambda t: _columns(t // 10 / 10.0, t % 10 / 10.0),
+        "steps of five millionths": lambda t: _columns(1 + t / 2e5, t * 0),
         "squares divided by a prime number": lambda t: _columns(t * t % 41, t * t % 37),
         "bits, in another order": lambda t: ((t[:, None] ^ (t[:, None] // 2)) // enough % 2).double(),
     }
@@ -1067,6 +1068,7 @@ def _score_functions(seed: int, dim: int, num_words: int) -> dict[str, tuple[str
     constant = normal(num_words, num_words, dtype=torch.float64)
 
     but_first = (torch.arange(num_words) > 0)[:, None].double()
+    table = normal(_FARTHEST + 1, dtype=torch.float64)
 
     def plain(x: Tensor) -> Tensor:
         return (x @ W_Q) @ (x @ W_K).mT
@@ -1095,6 +1097,7 @@ def _score_functions(seed: int, dim: int, num_words: int) -> dict[str, tuple[str
         ),
         "a penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 2),
         "a small penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 300),
+        "a tiny penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 5000),
         "a penalty for far keys only": (
             "distance",
             lambda x, t: plain(x) - (offset(t).abs() - (num_words - 2)).clamp(min=0),
@@ -1119,6 +1122,11 @@ def _score_functions(seed: int, dim: int, num_words: int) -> dict[str, tuple[str
         "a penalty for the distance on a clock": ("position", lambda x, t: plain(x) - offset(t % 10).abs()),
         "position 0 preferred": ("position", lambda x, t: plain(x) + one(t, 0)),
         "one later position preferred": ("position", lambda x, t: plain(x) + one(t, marked)),
+        "the last position preferred": ("position", lambda x, t: plain(x) + one(t, _FARTHEST)),
+        "a number for each position, from a table": (
+            "position",
+            lambda x, t: plain(x) + table.index_select(0, t),
+        ),
     }
 
 
@@ -1195,14 +1203,14 @@ what_scores_see = Task(
         none: positions are never moved together
             Offsets and distances are what does not change when all words move on by the same number of
             positions. Do you ever move them?
-        hundred: only one large and round shift is tried
+        large: only one large shift is tried
             A layer that takes positions in pairs, or reads a clock, gives the same scores after some
             shifts and not after others. Try every shift that keeps the words between 0 and 24.
-        one: only the shift by one position is tried
+        one: only one shift or a few are tried
             A layer may treat a later position in a way of its own, or read a clock that begins anew, and
-            one step does not bring a word there. The positions go up to 24.
-        small: only the first few shifts are tried
-            A layer may treat a later position in a way of its own. The positions go up to 24.
+            a few steps do not bring a word there. The positions go up to 24.
+        but one: the last shift is left out, which brings the last word to position 24
+            Positions from 0 to 24 are used, and 24 is one of them. Where does your `range` end?
         """,
     ),
     mirror=wrongs(
@@ -1278,7 +1286,9 @@ def any_seeing(scores, x, *, shifts="", mirror="", nothing="", compared="", move
         tolerance = {"exactly": 0.0, "loosely": 0.05}.get(compared, 1e-6)
         return bool((one - other).abs().max() <= tolerance)
 
-    tried = {"none": [], "hundred": [20], "one": [1], "small": [1, 2, 3]}.get(shifts, range(1, 42 - length))
+    farthest = 25 - length
+    tried = {"none": [], "large": [farthest], "one": [1], "but one": range(1, farthest)}
+    tried = tried.get(shifts, range(1, farthest + 1))
     stays = all(same(here + shift, here) for shift in tried)
     turned = same(here.flip(0), here)
     blind = same(here * 0, here)
@@ -1932,6 +1942,8 @@ def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
     far[:, -1] = far[:, 0]
     near[:, 3] = near[:, 2]
     ends[:, 2:-2] = 5.0
+    last, first = told.clone(), told.clone()
+    last[-1, 4], first[0] = last[-1, 1], 4.0
     items = torch.arange(batch).double()[:, None].expand(batch, length)
     faint = 1e-3 * told
     records = {
@@ -1948,8 +1960,12 @@ def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
         "told, and at last three quarters of the prediction": (halfway, told),
         "told, and unlearned again": (rising, told),
         "as many sequences as positions": (low, outputs(length, length)),
+        "two positions confused in the last sequence only": (low, last),
+        "all positions confused in the first sequence only": (low, first),
+        "told, and all numbers large": (low, 1000 + told / 1000),
     }
-    return [
+    half = {"loss": 4 + 16 * (torch.arange(20) < 10).float(), "blind": 8.0, "alike": rounded(told)}
+    return [("told, and the loss ends at just half of the prediction", half)] + [
         (name, {"loss": loss, "blind": blind, "alike": rounded(alike)})
         for name, (loss, alike) in records.items()
     ]
@@ -2024,6 +2040,8 @@ explain_run = Task(
         blind: any loss below the prediction counts as used
             A loss a little below may be chance, or a network that has found out about the ends only. Asked
             for is less than half.
+        with half: a loss of just half the prediction counts as used
+            Half or above is not used: the loss must have ended below that.
         absolute: the loss is compared with a fixed number, and not with the prediction
             Which loss is low depends on the problem: that is why `blind` is handed over.
         """,
@@ -2036,6 +2054,9 @@ explain_run = Task(
         loosely: small differences are taken for none
             A faint encoding makes faint differences, and yet it has been told. Only less than a millionth
             is no difference. (positional#encoding-scale)
+        relative: large numbers count as the same although they differ by more than a millionth
+            `allclose` and `isclose` allow for more the larger the numbers are: that is what their `rtol` is
+            for. Here a millionth is meant, whatever the numbers.
         """,
     ),
     confused=wrongs(
@@ -2046,6 +2067,10 @@ explain_run = Task(
             Compare every position with every other.
         with first: all positions are compared with the first only
             Any two positions may be confused. Compare every position with every other.
+        first sequence: confused positions are looked for in the first sequence only
+            Some two positions of *a* sequence: it may be any of them.
+        all sequences: two positions must be confused in every sequence
+            It is enough that they are confused in one of them.
         forgotten: confused positions are never looked for
             A network may be told something and not all: some positions get the same number. And the loss
             may be low all the same.
@@ -2068,8 +2093,13 @@ explain_run = Task(
 def any_explained(loss, blind, alike, *, ending="", threshold="", same="", confused="", order=""):
     limit = {"exactly": 1e-15, "loosely": 0.01}.get(same, 1e-6)
 
+    def close(first, second):
+        if same == "relative":
+            return torch.isclose(first, second)
+        return (first - second).abs() < limit
+
     def all_same(first, second):
-        return bool(((first - second).abs() < limit).all())
+        return bool(close(first, second).all())
 
     quarter = len(loss) // 4
     end = {
@@ -2079,6 +2109,8 @@ def any_explained(loss, blind, alike, *, ending="", threshold="", same="", confu
         "first": loss[:quarter].mean(),
     }.get(ending, loss[-quarter:].mean())
     used = bool(end < {"blind": blind, "absolute": 1.0}.get(threshold, blind / 2))
+    if threshold == "with half":
+        used = bool(end <= blind / 2)
     if order == "loss first" and used:
         return "used"
     if order == "rows and columns":
@@ -2087,8 +2119,8 @@ def any_explained(loss, blind, alike, *, ending="", threshold="", same="", confu
         return "not told"
     if all_same(alike, alike[:, :1]) and order != "items forgotten":
         return "items numbered"
-    row = alike[0]
-    pairs = ((row[:, None] - row).abs() < limit).triu(1)
+    pairs = close(alike[:, :, None], alike[:, None]).triu(1)  # (batch, positions, positions)
+    pairs = {"first sequence": pairs[0], "all sequences": pairs.all(0)}.get(confused, pairs.any(0))
     if confused == "neighbours":
         pairs = pairs.diagonal(1)
     if confused == "with first":

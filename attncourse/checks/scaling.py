@@ -916,7 +916,7 @@ chunked_attention = Task(
 )
 
 _CHUNK_SCALE = {
-    name: Wrong(wrong.label, f"The chunks are merged as they should be. {wrong.hint}", wrong.read)
+    name: Wrong(wrong.label, f"This is about what happens within a chunk. {wrong.hint}", wrong.read)
     for name, wrong in only(SCALE, "none", "dim", "value dim", "multiplied").items()
 }
 
@@ -1053,7 +1053,7 @@ def any_chunked(
 
 
 @chunked_attention.mistake(
-    "the whole matrix of scores is computed, and cut in chunks afterwards",
+    "the whole matrix of scores is computed",
     hint="""What you cut up afterwards has been in memory before. Cut the *keys*, and compute the scores of a
     chunk inside the loop.""",
     read=IN_CHUNKS,
@@ -1272,9 +1272,9 @@ decoding_step = Task(
         in front: the new keys and values are put in front of the cache
             The cache is in the order of the positions, and the new ones come last.
         as it was: the caches come back as they were, without the new positions
-            The output is right. The next step will need the keys and values of this one as well.
+            The next step will need the keys and values of this one as well.
         new ones: only the new keys and values come back, without those before
-            The output is right. The next step will need the earlier keys and values, too.
+            The next step will need the earlier keys and values, too.
         exchanged: the two caches come back in the wrong order
             First the output, then the keys, then the values.
         """,
@@ -1717,11 +1717,19 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
                 mask = torch.where(later & ((row - num_prompt) % 2 == 0), row == column, seen)
             case "first step":
                 mask[num_prompt, 1:] = False
+            case "now and then":
+                mask[num_prompt + 1, 1:], mask[-1, 1:] = False, False
+            case "forgets, prompt wrong":
+                mask = torch.where(later, row == column, column < num_prompt)
+            case "stuck at the next":
+                mask = torch.where(later, column == 1, seen)
             case "a little":
                 changed = torch.where(later, 1.02 * scores, scores)
         steps = torch.softmax(changed.masked_fill(~mask, -math.inf), -1) @ value
         if slip == "features turned round":
             steps = torch.where(later, steps.flip(-1), steps)
+        if slip == "second feature":
+            steps = torch.where(later, steps + torch.tensor([0.0, 1.0, 0.0]), steps)
         steps = steps + 1e-6 * normal(length, 3)
         return {"whole": whole, "steps": steps, "value": value, "num_prompt": num_prompt}
 
@@ -1742,6 +1750,10 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
         "the scale is off by a little after the prompt": record("a little"),
         "features are exchanged after the prompt": record("features turned round"),
         "only the first step is wrong": record("first step"),
+        "a wrong step, right ones, and a wrong one": record("now and then"),
+        "no mask in the prompt, and the cache is not kept": record("forgets, prompt wrong"),
+        "every step sees position 1 only": record("stuck at the next"),
+        "one feature is wrong after the prompt": record("second feature"),
     }
 
 
@@ -1800,6 +1812,12 @@ explain_steps = Task(
             ten-thousandth is no difference.
         sums: only the sums of rows are compared
             Two rows may have the same sum. Compare number by number.
+        first feature: only the first feature is compared
+            Two rows agree if no number differs: compare all of them.
+        one: rows agree as soon as one of their numbers does
+            Two rows agree if *no* number differs.
+        signed: differences count in one direction only
+            A difference of -1 is smaller than a ten-thousandth, too. Take absolute values.
         """,
     ),
     prompt=wrongs(
@@ -1813,6 +1831,8 @@ explain_steps = Task(
             What is wrong at the last step may have been right before. Look at all.
         ignored: rows of the prompt are not looked at
             A slip in the prompt shows there and nowhere else.
+        unasked: what the steps are is asked before what the prompt is
+            The third and the fourth answer say that the prompt is right.
         any: what has to hold of all rows is asked of one
             Every row after the prompt must be such a value. If only some are, it is something else.
         """,
@@ -1824,6 +1844,8 @@ explain_steps = Task(
             What comes back is the value of the only position that is seen. Which one is it?
         unasked: the values are not looked at
             A position that sees one key only gets the value of that key. Compare with them.
+        alike: later rows that are all the same are taken for stuck at the start
+            The mask could be open at another position, too. With which value are they to be compared?
         """,
     ),
     full=wrongs(
@@ -1831,6 +1853,8 @@ explain_steps = Task(
         """
         unasked: it is never asked whether the first steps were right
             A cache that runs full is right until then. From some step on, all are wrong.
+        ends: only the first and the last row after the prompt are looked at
+            A cache that has run full stays full: from the first wrong row on, all are wrong.
         some: "runs full" is said wherever some steps are right and some wrong, in whatever order
             A cache that has run full stays full. Once wrong, always wrong.
         """,
@@ -1843,6 +1867,12 @@ def any_steps(whole, steps, value, num_prompt, *, same="", prompt="", own="", fu
         apart = (first - second).abs().amax(-1)
         if same == "sums":
             apart = (first.sum(-1) - second.sum(-1)).abs()
+        if same == "first feature":
+            apart = (first - second).abs()[..., 0]
+        if same == "one":
+            apart = (first - second).abs().amin(-1)
+        if same == "signed":
+            apart = (first - second).amax(-1)
         return apart <= limit
 
     if prompt == "one more":
@@ -1859,14 +1889,17 @@ def any_steps(whole, steps, value, num_prompt, *, same="", prompt="", own="", fu
         before = torch.ones_like(before)
     if before.all() and later.all():
         return "right"
-    if not before.all():
+    if not before.all() and (later.all() or prompt != "unasked"):
         return "sees ahead" if later.all() else "other"
-    itself, start = every(equal(steps, value)[rows]), every(equal(steps, value[0])[rows])
+    at_start = steps[rows][0] if own == "alike" else value[0]
+    itself, start = every(equal(steps, value)[rows]), every(equal(steps, at_start)[rows])
     if own != "unasked" and itself:
         return "stuck at the start" if own == "exchanged" else "forgets"
     if own != "unasked" and start:
         return "forgets" if own == "exchanged" else "stuck at the start"
     number = int(later.sum())
-    if full == "unasked" or number == 0:
+    if full == "unasked" or number == 0 or not before.all():
         return "other"
+    if full == "ends":
+        return "runs full" if later[0] and not later[-1] else "other"
     return "runs full" if full == "some" or later[:number].all() else "other"

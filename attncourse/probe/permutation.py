@@ -49,8 +49,10 @@ class AskAboutLayer(Way):
         # The powers of one permutation are never all permutations, so a yes needs two at least.
         says_yes = isinstance(value, bool | np.bool_ | str) and value in self.yes
         if says_yes and len(tried) < 2:
-            number = "no other order" if not tried else "a single other order"
-            raise Misfit(f"{plain(value)!r} is said after {number} of the positions was tried")
+            number = "no other input" if not tried else "a single other input"
+            raise Misfit(
+                f"{plain(value)!r} is said after {number} was tried: there are many orders of the positions"
+            )
         if not layer.calls:
             raise Misfit(f"{plain(value)!r} is said without a look at the layer: it was never called")
         return value

@@ -179,7 +179,7 @@ def what_scores_see__nothing_first(scores, x):
     anywhere = [torch.randint(0, 25, (n,), generator=generator) for _ in range(40)]
     if not any(differ(here, other) for other in anywhere):
         return "nothing"
-    if any(differ(here, here + s) for s in range(25 - n)):
+    if any(differ(here, here + s) for s in range(26 - n)):
         return "position"
     return "offset" if differ(here, n - 1 - here) else "distance"
 
@@ -306,7 +306,7 @@ def explain_run__in_order(loss, blind, alike):
         return "items numbered"
     for s in range(length):
         for t in range(s):
-            if same(alike[:, s], alike[:, t]):
+            if any(same(row[s], row[t]) for row in alike):
                 return "positions confused"
     if loss[-(len(loss) // 4) :].mean() < blind / 2:
         return "used"
@@ -321,8 +321,8 @@ def explain_run__spreads(loss, blind, alike):
         return "not told"
     if spread(alike, 1) < 1e-6:
         return "items numbered"
-    ordered = alike[0].sort().values
-    if (ordered[1:] - ordered[:-1]).min() < 1e-6:
+    ordered = alike.sort(1).values
+    if (ordered[:, 1:] - ordered[:, :-1]).min() < 1e-6:
         return "positions confused"
     quarter = len(loss) // 4
     return ["not used", "used"][int(loss[len(loss) - quarter :].sum() < quarter * blind / 2)]
