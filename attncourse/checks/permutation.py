@@ -10,7 +10,8 @@ from torch import Tensor
 from attncourse import permutation, toy
 from attncourse.attention_operator import attention, attention_weights
 from attncourse.checks import laws
-from attncourse.checks.task import Case, Law, Normal, Task, in_any_order, normal_source, wrongs
+from attncourse.checks.choices import only
+from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.permutation import AskAboutLayer
 from attncourse.probe.program import trace
 
@@ -636,7 +637,10 @@ ORDERS = wrongs(
     reversal: only the reversed order is tried
         A convolution with equal weights to both sides does not notice that a sequence is turned round, and
         yet knows well who is whose neighbour. Try random orders.
-    shift: only a shift is tried
+    shifts: only shifts are tried
+        A convolution on a circle follows every one of them. That says nothing about other orders. Try
+        random orders.
+    shift: only one shift is tried
         A convolution on a circle follows every shift. That is a symmetry, too, but a much smaller one. Try
         random orders.
     one: only one order is tried
@@ -727,6 +731,7 @@ def _tried(layer: Any, x: Tensor, orders: str, side: str, compared: str, toleran
         "reversal": [places.flip(0)],
         "shift": [places.roll(1)],
         "one": [torch.randperm(length, generator=generator)],
+        "shifts": [places.roll(by) for by in range(1, length)],
     }.get(orders) or [torch.randperm(length, generator=generator) for _ in range(4)]
     if rows == "other shape" and y.shape != x.shape:
         return False
@@ -782,21 +787,23 @@ is_equivariant = Task(
     pencil_note=_LAYER_PENCIL_NOTE,
 )
 
+SIDE = wrongs(
+    DEFINITIONS,
+    """
+    unmoved: it is invariance that is tested
+        Your test asks whether the output stays as it is. An equivariant layer's output moves, in the
+        same way as the input.
+    back: the output is not permuted as the input is
+        The output of the permuted input is compared with sigma(f(X)), where sigma does to the output
+        what it did to the input. You permute *back* what should be permuted forth, or the wrong one of
+        the two outputs, or draw a second order for the output.
+    """,
+)
+
 
 @is_equivariant.made_of(
     orders=ORDERS,
-    side=wrongs(
-        DEFINITIONS,
-        """
-        unmoved: it is invariance that is tested
-            Your test asks whether the output stays as it is. An equivariant layer's output moves, in the
-            same way as the input.
-        back: the output is not permuted as the input is
-            The output of the permuted input is compared with sigma(f(X)), where sigma does to the output
-            what it did to the input. You permute *back* what should be permuted forth, or the wrong one of
-            the two outputs, or draw a second order for the output.
-        """,
-    ),
+    side=SIDE,
     compared=COMPARED,
     tolerance=TOLERANCES,
     rows=ROWS,
@@ -813,6 +820,8 @@ def any_equivariant(
     rows="checked",
     answer="right",
 ):
+    if side == "unmoved" and rows == "checked" and len(layer(x)) != len(x):
+        return _answered(False, answer)
     return _answered(_tried(layer, x, orders, side, compared, tolerance, rows), answer)
 
 
@@ -823,6 +832,8 @@ def _symmetry(layer: Callable[[Tensor], Tensor], x: Tensor) -> str:
 
 
 def _word(equivariant: bool, invariant: bool, word: str) -> str:
+    if word == "either":
+        return "both" if equivariant or invariant else "neither"
     if equivariant and invariant:
         return {"equivariance first": "equivariant", "invariance first": "invariant"}.get(word, "both")
     if word == "exchanged":
@@ -856,12 +867,49 @@ symmetry = Task(
             equivariant *and* invariant. Find out both things before you answer.
         exchanged: the two words are exchanged
             Invariant: the output stays. Equivariant: the output moves in the same way as the input.
+        either: "both" is said where only one of the two holds
+            It is to be said of layers that are equivariant *and* invariant.
         """,
     ),
-    rows=ROWS,
+    rows={
+        **ROWS,
+        "pooled": Wrong(
+            "a layer with another number of rows is called neither at once",
+            """It cannot be equivariant. But its output may stay the same in every order, and then it
+            is invariant.""",
+            DEFINITIONS,
+        ),
+    },
+    side=only(SIDE, "back"),
+    invariance=wrongs(
+        PROPERTY_TESTS,
+        """
+        first row: of invariance, only the first row of the output is compared
+            A layer may be right in its first row and nowhere else. Compare the whole output.
+        sum over rows: of invariance, only the sums over the outputs are compared
+            Outputs that merely change places have the same sum. Every single number has to stay.
+        none: for invariance, the outputs must agree to the last digit
+            A sum in another order is rounded in another way. Allow for that, and for no more.
+        """,
+    ),
 )
-def any_symmetry(layer, x, *, orders="many", compared="all", tolerance="right", word="", rows="checked"):
-    equivariant = _tried(layer, x, orders, "forth", compared, tolerance, rows)
+def any_symmetry(
+    layer,
+    x,
+    *,
+    orders="many",
+    compared="all",
+    tolerance="right",
+    word="",
+    rows="checked",
+    side="forth",
+    invariance="",
+):
+    if rows == "pooled" and len(layer(x)) != len(x):
+        return "neither"
+    equivariant = _tried(layer, x, orders, side, compared, tolerance, rows)
+    compared = invariance if invariance in ("first row", "sum over rows") else compared
+    tolerance = "none" if invariance == "none" else tolerance
     invariant = _tried(layer, x, orders, "unmoved", compared, tolerance, rows)
     return _word(equivariant, invariant, word)
 
@@ -1648,6 +1696,8 @@ network_size = Task(
         """
         none: convolutions have no biases
             Each output channel of a convolution has a number that is added to it.
+        one: there is one bias for a whole convolution
+            Each output channel has a number of its own that is added to it.
         of inputs: there is a bias for each input channel
             A bias is added to what comes out. How many channels come out?
         of attention: the attention layer has biases, too
@@ -1670,6 +1720,8 @@ network_size = Task(
             There are three matrices: for queries, for keys and for values.
         no values: the matrix for the values is not counted
             There are three matrices: for queries, for keys and for values.
+        with W_O: the attention has a fourth matrix
+            There are three matrices: for queries, for keys and for values. What these give is the output.
         values like keys: the values have as many channels as the keys
             What comes out is made of values. How many channels come out?
         """,
@@ -1690,10 +1742,11 @@ def any_network_size(layers, *, biases="", convolution="", attention="", summed=
         if kind == "conv":
             width = 1 if convolution == "one position" else third
             size += channels * width * (1 if convolution == "shared" else out)
-            size += {"none": 0, "of inputs": channels}.get(biases, out)
+            size += {"none": 0, "one": 1, "of inputs": channels}.get(biases, out)
         else:
             size += (1 if attention == "one of two" else 2) * channels * third
             size += channels * {"no values": 0, "values like keys": third}.get(attention, out)
+            size += out * out if attention == "with W_O" else 0
             size += 2 * third + out if biases == "of attention" else 0
     return size
 

@@ -1831,6 +1831,8 @@ explain_steps = Task(
             What is wrong at the last step may have been right before. Look at all.
         ignored: rows of the prompt are not looked at
             A slip in the prompt shows there and nowhere else.
+        enough: a wrong prompt is enough for "sees ahead", whatever the later rows are
+            With an open mask in the prompt alone, all later rows are right.
         unasked: what the steps are is asked before what the prompt is
             The third and the fourth answer say that the prompt is right.
         any: what has to hold of all rows is asked of one
@@ -1844,6 +1846,8 @@ explain_steps = Task(
             What comes back is the value of the only position that is seen. Which one is it?
         unasked: the values are not looked at
             A position that sees one key only gets the value of that key. Compare with them.
+        last step: of the steps, only the last one is compared with the values
+            Every row after the prompt must be such a value. If only some are, it is something else.
         alike: later rows that are all the same are taken for stuck at the start
             The mask could be open at another position, too. With which value are they to be compared?
         """,
@@ -1853,6 +1857,8 @@ explain_steps = Task(
         """
         unasked: it is never asked whether the first steps were right
             A cache that runs full is right until then. From some step on, all are wrong.
+        none right: "runs full" is said where no row after the prompt is right
+            A cache that runs full is right until then: at least the first row after the prompt is.
         ends: only the first and the last row after the prompt are looked at
             A cache that has run full stays full: from the first wrong row on, all are wrong.
         some: "runs full" is said wherever some steps are right and some wrong, in whatever order
@@ -1863,7 +1869,7 @@ explain_steps = Task(
 def any_steps(whole, steps, value, num_prompt, *, same="", prompt="", own="", full=""):
     limit = {"exactly": 0.0, "loosely": 0.1}.get(same, 1e-4)
 
-    def equal(first, second):
+    def equal(first, second, signed=False):
         apart = (first - second).abs().amax(-1)
         if same == "sums":
             apart = (first.sum(-1) - second.sum(-1)).abs()
@@ -1871,7 +1877,7 @@ def any_steps(whole, steps, value, num_prompt, *, same="", prompt="", own="", fu
             apart = (first - second).abs()[..., 0]
         if same == "one":
             apart = (first - second).abs().amin(-1)
-        if same == "signed":
+        if signed:
             apart = (first - second).amax(-1)
         return apart <= limit
 
@@ -1883,22 +1889,23 @@ def any_steps(whole, steps, value, num_prompt, *, same="", prompt="", own="", fu
     if prompt == "last only":
         rows = slice(-1, None)
     every = torch.any if prompt == "any" else torch.all
-    right = equal(steps, whole)
+    right = equal(steps, whole, same == "signed")
     before, later = right[:num_prompt], right[rows]
     if prompt == "ignored":
         before = torch.ones_like(before)
     if before.all() and later.all():
         return "right"
     if not before.all() and (later.all() or prompt != "unasked"):
-        return "sees ahead" if later.all() else "other"
+        return "sees ahead" if later.all() or prompt == "enough" else "other"
     at_start = steps[rows][0] if own == "alike" else value[0]
-    itself, start = every(equal(steps, value)[rows]), every(equal(steps, at_start)[rows])
+    seen = slice(-1, None) if own == "last step" else rows
+    itself, start = every(equal(steps, value)[seen]), every(equal(steps, at_start)[seen])
     if own != "unasked" and itself:
         return "stuck at the start" if own == "exchanged" else "forgets"
     if own != "unasked" and start:
         return "forgets" if own == "exchanged" else "stuck at the start"
     number = int(later.sum())
-    if full == "unasked" or number == 0 or not before.all():
+    if full == "unasked" or not before.all() or (number == 0 and full != "none right"):
         return "other"
     if full == "ends":
         return "runs full" if later[0] and not later[-1] else "other"
