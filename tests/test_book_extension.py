@@ -254,7 +254,7 @@ def test_pages_run_side_by_side_and_only_once(tmp_path):
         file.write("\nA sentence more.\n")
     again = build_of(tmp_path, settings)
     assert again.returncode == 0
-    assert ("running cells" in first.stdout, "running cells" in again.stdout) == (True, False)
+    assert ["running the cells" in run.stdout for run in (first, again)] == [True, False]
 
 
 def test_a_forked_kernel_has_imported_what_takes_long_and_is_a_kernel_otherwise(tmp_path, monkeypatch, capfd):

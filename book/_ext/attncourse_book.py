@@ -23,7 +23,7 @@ import logging as python_logging
 import os
 import re
 import tempfile
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import edition
@@ -46,7 +46,6 @@ from pybtex.plugin import find_plugin, register_plugin
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.errors import SphinxError
 from sphinx.util import logging
-from sphinx.util.display import status_iterator
 from sphinx.util.images import get_image_size
 from sphinx.util.math import get_node_equation_number
 from traitlets.config import Config
@@ -78,10 +77,14 @@ class CellFailed(SphinxError):
     category = "A cell failed"
 
 
-def run_cells_side_by_side(app: Sphinx, env, docnames: list[str]) -> None:
-    """Put pages with cells into the cache of executed ones, running one page on each core.
+# The pages whose cells are running, or have run and were not read yet, with what runs them.
+running: dict[str, tuple[NotebookClientCache, Future]] = {}
 
-    MyST-NB runs page after page, each when it is read. Afterwards it finds them all in the cache.
+
+def run_cells_side_by_side(app: Sphinx, env, docnames: list[str]) -> None:
+    """Begin to run the cells of all pages that are not in the cache of executed ones, one page on each core.
+
+    MyST-NB would run page after page, each when it is read. Meanwhile, Sphinx reads what has been run.
     """
     to_run = {docname: page for docname in docnames if (page := page_to_run(env, docname))}
     if not to_run:
@@ -95,28 +98,36 @@ def run_cells_side_by_side(app: Sphinx, env, docnames: list[str]) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(cores // at_once))
     # One or two pages may need nothing of what is imported for all.
     forked = len(order) > cores
-    cache = get_cache(env.mystnb_config.execution_cache_path)
-    with ThreadPoolExecutor(at_once) as pool:
-        running = {}
-        for docname in order:
-            path, notebook = to_run[docname].path, to_run[docname].notebook
-            timeout = env.mystnb_config.execution_timeout
-            running[pool.submit(run_cells, notebook, str(path.parent), timeout, forked)] = path
-        for done in status_iterator(
-            as_completed(running),
-            "running cells... ",
-            length=len(running),
-            stringify_func=lambda done: running[done].name,
-        ):
-            path, result = running[done], done.result()
-            if result.err is not None:
-                pool.shutdown(cancel_futures=True)
-                raise CellFailed(f"{path}\n{result.err}")
-            cache.cache_notebook_bundle(
-                CacheBundleIn(result.nb, str(path), data={"execution_seconds": result.time}),
-                check_validity=False,
-                overwrite=True,
-            )
+    logger.info("running the cells of %d pages, %d at a time, while Sphinx reads", len(order), at_once)
+    pool = ThreadPoolExecutor(at_once)
+    for docname in order:
+        page, timeout = to_run[docname], env.mystnb_config.execution_timeout
+        folder = str(page.path.parent)
+        running[docname] = page, pool.submit(run_cells, page.notebook, folder, timeout, forked)
+    pool.shutdown(wait=False)
+    docnames.sort(key=lambda docname: order.index(docname) if docname in running else -1)
+
+
+def wait_for_cells(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put a page that is to be read into the cache of executed ones, where MyST-NB will find it."""
+    if docname not in running:
+        return
+    page, future = running.pop(docname)
+    result = future.result()
+    if result.err is not None:
+        raise CellFailed(f"{page.path}\n{result.err}")
+    get_cache(app.env.mystnb_config.execution_cache_path).cache_notebook_bundle(
+        CacheBundleIn(result.nb, str(page.path), data={"execution_seconds": result.time}),
+        check_validity=False,
+        overwrite=True,
+    )
+
+
+def begin_no_more_cells(app: Sphinx, exception) -> None:
+    """After a build that failed no page is waited for that has not begun."""
+    for _, future in running.values():
+        future.cancel()
+    running.clear()
 
 
 def page_to_run(env, docname: str) -> NotebookClientCache | None:
@@ -429,6 +440,7 @@ def setup(app: Sphinx) -> dict:
     register_backends()
     app.connect("config-inited", set_execution_cache)
     app.connect("env-before-read-docs", run_cells_side_by_side)
+    app.connect("source-read", wait_for_cells)
     app.connect("doctree-read", warn_of_undescribed_figures)
     app.connect("doctree-read", link_to_labels)
     app.connect("doctree-read", name_folds)
@@ -437,6 +449,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("html-page-context", load_interactive_figures)
     app.connect("html-page-context", name_sidebar_toggles, priority=900)  # after the theme
     app.connect("html-page-context", keep_what_pages_need)
+    app.connect("build-finished", begin_no_more_cells)
     app.connect("build-finished", forget_a_failed_build)
     app.connect("build-finished", keep_what_the_theme_needs)
     # Each of these tells all its settings at the beginning of every build.
