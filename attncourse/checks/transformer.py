@@ -936,8 +936,9 @@ which_norm = Task(
     tried=wrongs(
         PRE_AND_POST,
         """
-        once: the block is tried on one input only, so a lost input is not noticed
-            In `norm(x) + f(norm(x))` the size of x is lost. With which second input can you see that?
+        once: it is not noticed that a block has lost its input
+            In `norm(x) + f(norm(x))` the size of x is lost. With which second input can you see that, and
+            what would come out?
         output: only the output is looked at: a block that does not normalise it is called pre-norm
             There are four designs, and three of them do not normalise their output. What can you do with the
             output and the input together?
@@ -957,6 +958,9 @@ which_norm = Task(
         positions: it is over the positions that mean and variance are taken
             Each position is normalised by itself, so mean and variance run over its features. Which dimension
             is that?
+        corrected: the variance is divided by one less than the number of features
+            That is what `var` and `std` do if nothing else is said. A normalisation divides by all of them.
+            (transformer#layer-normalisation)
         exactly: numbers are compared without any tolerance
             A mean of 0.0000000001 is 0 but for rounding. `torch.allclose` compares with a tolerance.
         """,
@@ -980,7 +984,7 @@ which_norm = Task(
 def any_tell(layer, x, *, tried="twice", normalised="features", named="right"):
     def is_normalised(y):
         dim = -2 if normalised == "positions" else -1
-        mean, variance = y.mean(dim), y.var(dim, correction=0)
+        mean, variance = y.mean(dim), y.var(dim, correction=int(normalised == "corrected"))
         if normalised == "exactly":
             return bool((mean == 0).all() and (variance == 1).all())
         of_mean = torch.allclose(mean, torch.zeros_like(mean), atol=1e-4)
@@ -1227,6 +1231,9 @@ def past(x: Tensor, mask: str) -> Tensor:
         missing: there is no cross-attention
             A decoder that never looks at the source writes the same whatever it is to translate. Which of
             your arguments do you not use?
+        old input: the cross-attention asks with the input of the block
+            What has been found by the first step is not in there. Of which numbers must the second norm be
+            taken?
         old copy: the cross-attention asks with the normalised copy from before the self-attention
             What has been found by the first step is not in that copy. Of which numbers must the second norm
             be taken?
@@ -1263,6 +1270,8 @@ def past(x: Tensor, mask: str) -> Tensor:
             Each step has a normalisation of its own, with a gain of its own. Which of the norms do you use?
         exchanged: the first two normalisations are exchanged
             The norms are in the order of the steps. Which step comes first?
+        last exchanged: the last two normalisations are exchanged
+            The norms are in the order of the steps. Which step comes last?
         backwards: the normalisations are used from the last to the first
             The norms are in the order of the steps. Which step comes first?
         """,
@@ -1319,7 +1328,12 @@ def any_decoder(
         look = attend
     norms = [
         norms[n]
-        for n in {"one": (0, 0, 0), "exchanged": (1, 0, 2), "backwards": (2, 1, 0)}.get(which, (0, 1, 2))
+        for n in {
+            "one": (0, 0, 0),
+            "exchanged": (1, 0, 2),
+            "last exchanged": (0, 2, 1),
+            "backwards": (2, 1, 0),
+        }.get(which, (0, 1, 2))
     ]
     target, source = x.shape[-2], memory.shape[-2]
     everything = torch.ones(target, source, dtype=torch.bool)
@@ -1331,7 +1345,7 @@ def any_decoder(
         return attend(query, key) if mask == "none" else attend(query, key, past(x, mask))
 
     def cross_attention(copy, bare):
-        copy = copied[0] if cross == "old copy" else copy
+        copy = {"old copy": copied[:1], "old input": [norms[1](x)]}.get(cross, [copy])[0]
         query, key = {"exchanged": (memory, copy), "target": (copy, copy), "memory": (memory, memory)}.get(
             cross, (copy, norms[1](memory) if cross == "normalised" else memory)
         )
@@ -2331,6 +2345,7 @@ def _which_run_cases(seed: int) -> list[Case]:
         "works, not without mistakes": lambda: ("works", drawn(0.7, 0.8), 0.05),
         "leak": lambda: ("leak", drawn(0.0, 0.1), 0.01),
         "leak 2": lambda: ("leak", drawn(0.0, 0.1), 0.02),
+        "leak, falling": lambda: ("unfinished", drawn(0.0, 0.1), 0.015),
         "blind": lambda: ("blind", drawn(0.0, 0.05), 1.0),
         "blind 2": lambda: ("blind", drawn(0.0, 0.05), 1.02),
         "stuck": lambda: ("stuck", 0.0, drawn(1.35, 1.5)),
@@ -2418,6 +2433,8 @@ which_run = Task(
             where the true letters are given.
         any: every run that writes some words right is said to work
             One word in ten may be luck, or half learned. Asked is whether it writes *most* words right.
+        after the leak: a run with a loss near 0 is called a leak before it is asked what it writes
+            A small loss is what a model that works has, too. What tells the two apart?
         perfect: only a run that writes all words right is said to work
             A model that writes eight words in ten without a mistake has learned its task: most are right.
         """,
@@ -2431,6 +2448,8 @@ which_run = Task(
         from the start: the loss at the end is compared with the one at the start
             All of them have fallen since then, also those that have long been at rest. Which parts of the
             curve say whether it falls *now*?
+        before the leak: a loss near 0 that still falls is called unfinished
+            A loss near 0 leaves nothing to wait for. Which of the two is to be asked first?
         one step: single steps are compared
             From step to step a loss goes up and down by chance. Compare means of many steps.
         """,
@@ -2490,9 +2509,9 @@ def any_reading(
     success = {"loss": near, "any": words_right > 0.1, "perfect": words_right == 1}.get(
         works, words_right > 0.5
     )
-    if success:
+    if success and not (near and works == "after the leak"):
         reading = "works"
-    elif near:
+    elif near and not (falling and falls == "before the leak"):
         reading = "leak"
     elif falling:
         reading = "unfinished"

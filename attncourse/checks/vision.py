@@ -1220,10 +1220,10 @@ def _bag(*kinds: int) -> Tensor:
 def _same_bag_cases(seed: int) -> list[Case]:
     generator = torch.Generator().manual_seed(seed)
 
-    def case(num: int, kinds: int, note: str) -> Case:
+    def case(num: int, kinds: int, note: str, size: float = 1.0) -> Case:
         drawn = torch.randint(kinds, (num,), generator=generator)
         noise = torch.randint(1, 1000, (), generator=generator) * 0.25
-        return Case({"patches": _bag(*drawn.tolist()) + noise}, note)
+        return Case({"patches": size * _bag(*drawn.tolist()) + noise}, note)
 
     all_kinds = torch.randperm(7, generator=generator).tolist()
     return [
@@ -1232,6 +1232,8 @@ def _same_bag_cases(seed: int) -> list[Case]:
         case(9, 7, "nine patches"),
         case(16, 4, "sixteen patches"),
         case(12, 2, "twelve patches of at most two kinds"),
+        case(10, 5, "patches that differ by an eighth", 0.125),
+        case(25, 6, "twenty-five patches"),
         Case({"patches": _bag(*all_kinds)}, "patches that are all different"),
         Case({"patches": _bag(*all_kinds[:1] * 5)}, "patches that are all alike"),
         case(1, 7, "a single patch"),
@@ -1285,6 +1287,10 @@ same_bag = Task(
             The model does not know the order of the patches, but it knows that of the pixels in a patch.
         first pixel: patches with the same first pixel are taken for alike
             Patches are alike if all their pixels are.
+        whole: patches whose pixels differ behind the point only are taken for alike
+            Grey has many shades. Compare the pixels as they are.
+        neighbours: patches that are alike are counted together only where they stand beside each other
+            They may stand anywhere in the sequence.
         """,
     ),
     counted=wrongs(
@@ -1305,8 +1311,12 @@ def any_bag(patches, *, alike="", equal="", counted=""):
         rows = [sorted(row) for row in rows]
     if equal == "first pixel":
         rows = [row[:1] for row in rows]
+    if equal == "whole":
+        rows = [[int(pixel) for pixel in row] for row in rows]
     listed = [tuple(row) for row in rows]
     counts = [listed.count(row) for row in dict.fromkeys(listed)]
+    if equal == "neighbours":
+        counts = torch.unique_consecutive(patches, dim=0, return_counts=True)[1].tolist()
     num = len(listed)
     if counted == "pairs":
         same = sum(count * (count - 1) // 2 for count in counts)
@@ -1351,6 +1361,8 @@ SHARES = {
     "low": 0.15,
     "blind guess": 0.1,
     "loses what it had": 0.3,
+    "half": 0.5,
+    "hardly": 0.05,
 }
 
 
@@ -1378,6 +1390,8 @@ def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
             "faintly told": lambda: kept + 1e-2 * normal(num, classes).clamp(-3.0, 3.0),
             "copes": lambda: scores(0.65, labels),
             "less sure": lambda: 0.5 * kept,
+            "half": lambda: scores(0.375, labels),
+            "hardly": lambda: scores(0.075, labels),
             "wants": lambda: scores(0.8, labels),
             "guesses": lambda: scores(0.15, labels),
             "low": lambda: scores(0.4, labels),
@@ -1413,6 +1427,8 @@ def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
         "with mixed patches all scores are higher": record("higher"),
         "one picture of forty gets scores a little higher": record("one by a little"),
         "large scores that differ by a hundredth": record("large"),
+        "half are right, and a few less with mixed patches": record("half"),
+        "hardly any are right, as they are or mixed": record("hardly"),
     }
 
 
@@ -1510,6 +1526,8 @@ explain_orders = Task(
             A model that needs the order may well guess when it is taken away. Both have to be low.
         any difference: every difference counts
             A few pictures more or less are chance. Ask for a difference of 0.2.
+        a tenth: only shares below a tenth are called guessing
+            Asked for is less than a fifth.
         ratio: shares are divided instead of subtracted
             Asked for is a difference of 0.2 at least.
         """,
@@ -1533,7 +1551,7 @@ def any_explained(kept, mixed, labels, *, same="", right="", asked=""):
     first, second = share(kept), share(mixed)
     if right == "agreement":
         first, second = 1.0, (kept.argmax(-1) == mixed.argmax(-1)).double().mean().item()
-    low = [part < 0.2 for part in (first, second)]
+    low = [part < (0.1 if asked == "a tenth" else 0.2) for part in (first, second)]
     if asked != "no guessing" and (any(low) if asked == "either guesses" else all(low)):
         return "guesses"
     least = 1e-9 if asked == "any difference" else 0.2

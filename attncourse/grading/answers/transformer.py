@@ -413,7 +413,7 @@ def which_run__thresholds(losses, words_right, num_letters, length):
 def which_run__falling_first(losses, words_right, num_letters, length):
     blind = math.log(math.comb(num_letters, length)) / (length + 1)
     last, before = (part.mean() for part in losses.view(5, -1)[[4, 3]])
-    if last / before < 0.88 and words_right < 0.5:
+    if last / before < 0.88 and last > 0.1 * blind and words_right < 0.5:
         return "unfinished"
     if words_right >= 0.5:
         return "works"
