@@ -220,6 +220,8 @@ def _on_paper(task: Task, case: Case, answer: Answer, reference: Answer) -> Pict
         for name, part in (value.items() if isinstance(value, dict) else [(title, value)])
         for picture in _pictures(name, part)
     ]
+    if _named_tensors(reference.value) and _named_tensors(answer.value):
+        return Pictures([*pictures, *_pictures_of_named(answer.value, reference.value)])
     if answer.failure is None:
         right = reference.value if task.compare is None else None
         pictures += _pictures("Came back", answer.value, right, task.part)
@@ -251,6 +253,21 @@ def _pictures(
             found += _pictures(f"{title}: {which}", own, other, part, here)
         return found
     return [Picture(title, value, _wrong(value, right))]
+
+
+def _named_tensors(value: Plain) -> bool:
+    return isinstance(value, dict) and all(isinstance(part, Tensor) for part in value.values())
+
+
+def _pictures_of_named(value: dict[str, Tensor], right: dict[str, Tensor]) -> list[Picture]:
+    """The first tensor in which an answer is wrong, beside the right one: all of them would be too many."""
+    name = next(
+        (name for name in right if _wrong(value.get(name), right[name]) is not None), next(iter(right))
+    )
+    return [
+        *_pictures(f"Came back: {name}", value.get(name), right[name]),
+        *_pictures(f"Expected: {name}", right[name], right[name]),
+    ]
 
 
 def _of_tensors(value: Plain) -> bool:
