@@ -1,0 +1,219 @@
+"""What wrong answers are told: some as students have written them, and the rules for naming a mistake."""
+
+import math
+
+import pytest
+import torch
+
+from attncourse import checks
+from attncourse.checks import laws
+from attncourse.checks.recognise import _tells as tells
+
+
+def told(name, answer):
+    """The message to a wrong answer."""
+    with pytest.raises(checks.CheckFailed) as caught:
+        getattr(checks, name)(answer)
+    return " ".join(str(caught.value).split())
+
+
+# --- answers, each with words of the message ---
+
+
+def column_attention(query, key, value):
+    scores = key.mT @ query / math.sqrt(query.shape[-2])
+    return value @ torch.softmax(scores, 1)
+
+
+def softargmax(scores):
+    exponentials = scores.clamp(max=80).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+def picking_query(key, index, share):
+    low, high = 0.0, 60.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        weights = torch.softmax(key @ (middle * key[index]) / math.sqrt(key.shape[1]), -1)
+        low, high = (middle, high) if weights[index] < share else (low, middle)
+    return high * key[index]
+
+
+def diagnosis(before, after, loss):
+    if not torch.allclose(before.sum(-1), torch.ones(len(before)), atol=1e-3):
+        return "over the queries"
+    largest = before.amax(-1).mean()
+    return "no scale" if largest > 0.5 else "scaled twice" if largest < 0.1 else "right"
+
+
+def diagnosis_of_logarithms(before, after, loss):
+    if not torch.allclose(before.sum(-1), torch.ones(len(before)), atol=1e-3):
+        return "over the queries"
+    spread = before.log().std(-1).mean()
+    return "no scale" if spread > 3 else "scaled twice" if spread < 0.4 else "right"
+
+
+def packed_mask(document):
+    length = document.shape[-1]
+    return (document[:, :, None] >= document[:, None, :]) & torch.ones(length, length).tril().bool()
+
+
+def masked_attention(query, key, value, mask):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return torch.softmax(scores, -1) * mask @ value
+
+
+def is_equivariant(layer, x):
+    y = layer(x)
+    if y.shape != x.shape:
+        return False
+    orders = [torch.randperm(len(x)) for _ in range(30)]
+    return all(torch.allclose(layer(x[order]), y[order]) for order in orders)
+
+
+def symmetry(layer, x):
+    y = layer(x)
+    if len(y) != len(x):
+        return "neither"
+    orders = [torch.randperm(len(x)) for _ in range(30)]
+    equivariant = all(torch.allclose(layer(x[order]), y[order]) for order in orders)
+    invariant = all(torch.allclose(layer(x[order]), y) for order in orders)
+    both = equivariant and invariant
+    return "both" if both else "equivariant" if equivariant else "invariant" if invariant else "neither"
+
+
+def explain_run(loss, blind, alike):
+    def same(first, second):
+        return bool(((first - second).abs() < 1e-6).all())
+
+    if same(alike, alike[0, 0]):
+        return "not told"
+    if same(alike, alike[:, :1]):
+        return "items numbered"
+    numbers = alike[0].sort().values
+    if (numbers.diff() < 1e-6).any():
+        return "positions confused"
+    return "used" if loss[-len(loss) // 4 :].mean() < blind / 2 else "not used"
+
+
+def explain_steps(whole, steps, value, num_prompt):
+    right = (steps - whole).abs()[:, 0] < 1e-4
+    later = right[num_prompt:]
+    if right.all():
+        return "right"
+    if not right[:num_prompt].all():
+        return "sees ahead" if later.all() else "other"
+    if ((steps - value)[num_prompt:, 0].abs() < 1e-4).all():
+        return "forgets"
+    if ((steps - value[0])[num_prompt:, 0].abs() < 1e-4).all():
+        return "stuck at the start"
+    number = int(later.sum())
+    return "runs full" if number and later[:number].all() else "other"
+
+
+def same_bag(patches):
+    _, counts = patches.int().unique(dim=0, return_counts=True)
+    return math.factorial(len(patches)) // math.prod(math.factorial(count) for count in counts.tolist())
+
+
+def which_norm(layer, x):
+    def normalised(y):
+        mean, variance = y.mean(-1), y.var(-1)
+        return torch.allclose(mean, 0 * mean, atol=1e-4) and torch.allclose(
+            variance, 0 * variance + 1, atol=1e-4
+        )
+
+    y = layer(x)
+    if normalised(y):
+        return "post"
+    if normalised(y - x):
+        return "inside"
+    return "overwritten" if torch.allclose(layer(10 * x), y, atol=1e-4) else "pre"
+
+
+def decoder_block(x, memory, attend, look, mlp, norms):
+    mask = torch.ones(x.shape[-2], x.shape[-2]).tril().bool()
+    copy = norms[0](x)
+    x = x + attend(copy, copy, mask)
+    x = x + look(norms[2](x), memory)
+    return x + mlp(norms[1](x))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (column_attention, "dimension 1 is normalised, which is the keys only with a single batch dimension"),
+        (softargmax, "among scores of a thousand, too, two weights have the ratio"),
+        (picking_query, "two keys that are close to each other, so that the query must be long"),
+        (diagnosis, "however many keys there are"),
+        (diagnosis_of_logarithms, "the logarithm is taken of weights that are 0"),
+        (packed_mask, "compared by their size, which are not in order"),
+        (masked_attention, "the weights are set to 0 after the softargmax"),
+        (is_equivariant, "a layer whose output has another shape than its input is given up at once"),
+        (symmetry, "a layer with another number of rows is called neither at once"),
+        (explain_run, "looked for in the first sequence only"),
+        (explain_steps, "only the first feature is compared"),
+        (same_bag, "patches whose pixels differ behind the point only are taken for alike"),
+        (which_norm, "a block whose every output has mean 0 and variance 1 is post-norm"),
+        (decoder_block, "the last two normalisations are exchanged"),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_a_students_mistake_is_told(answer, words):
+    torch.manual_seed(0)
+    name = answer.__name__.removesuffix("_of_logarithms")
+    message = told(name, answer)
+    assert words in message
+    assert "without any tolerance" not in message
+
+
+@pytest.mark.parametrize("name", ["telling_input", "leaking_change"])
+def test_what_gives_no_input_is_not_said_to_give_one(name):
+    message = told(name, lambda *inputs: False)
+    assert "either None or" in message
+    assert "yours gives one" not in message
+
+
+def test_a_right_answer_to_all_cases_is_never_shown():
+    message = told("rabbit_weights", lambda size, asks, found, handed: [torch.zeros(size, 1)] * 3)
+    assert "A right answer" not in message
+    assert "A right answer" in told("picking_query", lambda key, index, share: key[index])
+
+
+# --- when a mistake is named ---
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("post", False),
+        (True, False),
+        (3.0, False),
+        (math.nan, False),
+        (2.5, True),
+        (torch.tensor([1.0, 2.0, math.nan]), False),
+        (torch.tensor([1.0, 2.5, math.nan]), True),
+        (torch.arange(4), True),
+        (torch.full((3,), math.inf), False),
+        (["post", torch.tensor(0.5)], True),
+        ({"output": torch.zeros(3)}, False),
+    ],
+)
+def test_what_hardly_agrees_by_chance(value, expected):
+    assert tells(value) is expected
+
+
+def test_an_answer_that_spoils_its_inputs_is_not_two_mistakes():
+    def spoiling(query, key, value):
+        key.mul_(2)
+        return torch.softmax(query @ key.mT, -1) @ (0 * value + 1)
+
+    message = told("attention", spoiling)
+    assert "changes its argument" in message
+    assert "Two mistakes" not in message
+
+
+def test_numbers_that_differ_in_a_late_digit_are_shown_so_far():
+    place, yours, expected = laws.unlike(torch.tensor([1.0, 2.0004]), torch.tensor([1.0, 2.0]))
+    assert place == "[1]"
+    assert yours != expected
