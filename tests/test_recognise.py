@@ -204,13 +204,20 @@ def test_what_hardly_agrees_by_chance(value, expected):
 
 
 def test_an_answer_that_spoils_its_inputs_is_not_two_mistakes():
-    def spoiling(query, key, value):
-        key.mul_(2)
-        return torch.softmax(query @ key.mT, -1) @ (0 * value + 1)
+    """What follows from a spoilt input can look like any two, so that pairs are looked for in no such answer."""
 
+    def unscaled_over_queries(query, key, value):
+        return torch.softmax(query @ key.mT, -2) @ value
+
+    def spoiling(query, key, value):
+        output = unscaled_over_queries(query, key, value)
+        key.zero_()
+        return output
+
+    assert "Two mistakes together" in told("attention", unscaled_over_queries)
     message = told("attention", spoiling)
     assert "changes its argument" in message
-    assert "Two mistakes" not in message
+    assert "Two mistakes together" not in message
 
 
 def test_numbers_that_differ_in_a_late_digit_are_shown_so_far():
