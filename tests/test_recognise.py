@@ -204,7 +204,7 @@ def test_what_hardly_agrees_by_chance(value, expected):
 
 
 def test_an_answer_that_spoils_its_inputs_is_not_two_mistakes():
-    """What follows from a spoilt input can look like any two, so that pairs are looked for in no such answer."""
+    """What follows from a spoilt input can look like any two: pairs are looked for in no such answer."""
 
     def unscaled_over_queries(query, key, value):
         return torch.softmax(query @ key.mT, -2) @ value
