@@ -8,6 +8,8 @@ import pytest
 from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 
+from attncourse import checks
+
 ROOT = Path(__file__).parents[1]
 UNITS = sorted(path.name for path in (ROOT / "solutions").glob("[!.]*") if path.is_dir())
 CHAPTERS = ["intro", *UNITS]
@@ -119,6 +121,30 @@ def test_a_chapter_opens_with_the_picture_of_its_idea(chapter):
 
 
 # How long it takes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", UNITS)
+def test_no_function_of_a_chapter_is_the_answer_to_a_task(unit, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT / "book")
+    names, written = {"__name__": "chapter"}, {}
+    for _, _, tree in code(unit):
+        for node in tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
+                exec(compile(ast.Module([node], []), unit, "exec"), names)
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    written[node.name] = names[node.name]
+    notebook = (ROOT / f"solutions/{unit}/{unit}.ipynb").read_text()
+    tasks = re.findall(r'^ +"checks\.(\w+)\(', notebook, re.M)
+    assert written
+    assert len(tasks) >= 8
+    for task in tasks:
+        for name, function in written.items():
+            try:
+                getattr(checks, task)(function)
+            except checks.CheckFailed:
+                continue
+            raise AssertionError(f"{name}, in book/{unit}.md, is an answer to {task}")
 
 
 def hours(text):
