@@ -222,6 +222,32 @@ def test_a_book_without_a_unit_has_nothing_that_leads_to_it(tmp_path, monkeypatc
     assert "Some" in front.select_one("nav.bd-links").text
 
 
+def test_a_changed_sentence_imports_nothing_and_a_changed_source_is_shown(tmp_path):
+    (tmp_path / "index.md").write_text("# Front\n\n```{toctree}\napi\n```\n")
+    (tmp_path / "api.md").write_text(
+        "# The package\n\n```{eval-rst}\n.. autofunction:: two_lines.answer\n```\n"
+    )
+    package, imports = tmp_path / "two_lines.py", tmp_path / "imports"
+    source = f"open({str(imports)!r}, 'a').write('.')\n\ndef answer():\n    'Say it.'\n    return 42\n"
+    package.write_text(source)
+    settings = f"extensions.append('sphinx.ext.autodoc'); sys.path.append({str(tmp_path)!r})"
+    assert warnings_of_a_build(tmp_path, settings) == []
+    shown = tmp_path / "html/_modules/two_lines.html"
+    assert "42" in shown.read_text()
+    assert imports.read_text() == "."
+    (tmp_path / "index.md").write_text("# Front\n\nA sentence.\n\n```{toctree}\napi\n```\n")
+    assert warnings_of_a_build(tmp_path, settings) == []
+    assert "A sentence." in (tmp_path / "html/index.html").read_text()
+    assert imports.read_text() == "."
+    package.write_text(source.replace("42", "43"))
+    assert warnings_of_a_build(tmp_path, settings) == []
+    assert "43" in shown.read_text()
+    shown.unlink()
+    (tmp_path / "index.md").write_text("# Front\n\nAnother.\n\n```{toctree}\napi\n```\n")
+    assert warnings_of_a_build(tmp_path, settings) == []
+    assert "43" in shown.read_text()
+
+
 def page_with_a_cell(title, code):
     return DRAWN.partition("# Page")[0].replace("{{", "{").replace("}}", "}") + (
         f"# {title}\n\n```{{code-cell}} ipython3\n{code}\n```\n"

@@ -12,6 +12,7 @@
 - Small corrections to the HTML, so that every page passes an accessibility check and works
   when it is opened as a file.
 - An edition may have some of the units only, and a title of its own: see edition.py.
+- Pages of source code are made when a source has changed: see source_pages.py.
 - The script of the interactive figures is loaded on the pages that have one.
 """
 
@@ -28,6 +29,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import edition
+import source_pages
 from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.utils import new_document
@@ -442,6 +444,7 @@ def register_backends() -> None:
 
 def setup(app: Sphinx) -> dict:
     edition.setup(app)
+    source_pages.setup(app)
     register_backends()
     app.connect("config-inited", set_execution_cache)
     app.connect("env-before-read-docs", run_cells_side_by_side)
