@@ -9,6 +9,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from attncourse.checks.compare import Problem, difference, dtype_name, problem_with, same_form
+from attncourse.checks.explain import cases_in_words, in_right_form, relation, where
 from attncourse.checks.recognise import Recognised, recognise
 from attncourse.checks.task import Law, Task
 from attncourse.checks.verdict import Code, Facts, Passage, Picture, Pictures, Section, Verdict, Words
@@ -117,10 +118,12 @@ def _judged(
     assert problem is not None
     seed, number, case = cases[first]
     answer = answers[first]
-    right = len(cases) - len(wrong)
-    sections: list[Section] = [_facts(task, cases[first], problem, answer.modified, right, len(cases))]
+    sections: list[Section] = [_facts(task, cases, wrong, problem, answer, references[first].value)]
     if failure is not None and failure.text:
         sections.append(Code(failure.text))
+    recognised = recognise(task, plain_cases, answers, first)
+    if recognised is None or not recognised.everywhere:
+        sections += _in_all_cases(task, plain_cases, answers, references, wrong)
     law, breach = _broken_law(task, seed, ask, instead) if failure is None else (None, "")
     if law is not None:
         sections.append(
@@ -130,8 +133,9 @@ def _judged(
                 law.read,
             )
         )
-    recognised = recognise(task, plain_cases, answers, first)
     sections += _passages(recognised)
+    if recognised is None:
+        sections += _in_right_form(task, plain_cases, answers, references)
     named = tuple(one.label for one in recognised.wrongs) if recognised and recognised.everywhere else ()
     if not seed and number == 1:
         on_paper = _on_paper(task, case, answer, references[first])
@@ -284,27 +288,87 @@ def _wrong(value: Plain, right: Plain) -> Tensor | None:
 
 def _facts(
     task: Task,
-    where: tuple[int, int, Case],
+    cases: Sequence[tuple[int, int, Case]],
+    wrong: Sequence[int],
     problem: Problem,
-    modified: Sequence[str],
-    right: int,
-    number_of_cases: int,
+    answer: Answer,
+    right: Plain,
 ) -> Facts:
-    seed, number, case = where
-    rows = [("Called with", _describe_inputs(case))] if case.inputs else []
+    seed, number, case = cases[wrong[0]]
+    differs, note = problem.differs, case.note
+    if note and task.compare is None and isinstance(right, str | bool) and type(answer.value) is type(right):
+        # What decides such a case is said in its note.
+        fits = f"{right} is right for" if isinstance(right, bool) else "it does not fit"
+        differs, note = f"{fits} this input: {note}", ""
+    elif note and task.compare is not None and problem.came:
+        differs, note = f"{differs}; {note}", ""
+    rows = [("Called with", _describe_inputs(case, note))] if case.inputs else []
     if problem.came:
         rows.append(("Came back", problem.came))
-    if problem.differs:
-        rows.append(("What differs" if problem.came else "Does not fit", problem.differs))
-    if modified:
-        names = " and ".join(f"`{name}`" for name in modified)
+    if differs:
+        rows.append(("What differs" if problem.came else "Does not fit", differs))
+    place = None if problem.wrong is None else where(problem.wrong)
+    if place is not None:
+        rows.append(("Where", place))
+    if answer.modified:
+        names = " and ".join(f"`{name}`" for name in answer.modified)
         sentence = f"your function changes its argument {names} in place; work on a new tensor instead"
-        rows.append(("Besides" if problem.differs else "What differs", sentence))
-    share = f"{right} of {number_of_cases}"
+        rows.append(("Besides" if differs else "What differs", sentence))
     # The numbers of the other seeds are the grader's own.
     case_words = "" if seed else f"; the inputs of this one are checks.{task.name}.case({number})"
-    rows.append(("Cases right", share + case_words))
-    return Facts(rows)
+    rows.append(("Cases right", f"{len(cases) - len(wrong)} of {len(cases)}{case_words}"))
+    which = cases_in_words([case.note for _, _, case in cases], wrong)
+    return Facts(rows if which is None else [*rows, which])
+
+
+def _in_all_cases(
+    task: Task,
+    cases: Sequence[Case],
+    answers: Sequence[Answer],
+    references: Sequence[Answer],
+    wrong: Sequence[int],
+) -> list[Section]:
+    """What is true of the answer wherever it is wrong, if that can be said in a sentence."""
+    if task.compare is not None or len(answers) < len(cases):
+        return []
+    if any(answers[place].failure is not None or answers[place].modified for place in wrong):
+        return []
+    found = relation(
+        [(cases[place].inputs, answers[place].value, references[place].value) for place in wrong]
+    )
+    if found is None or len(wrong) < 2:
+        return []
+    return [Words(f"In each of the {len(wrong)} cases in which it is wrong, {found}.")]
+
+
+def _in_right_form(
+    task: Task, cases: Sequence[Case], answers: Sequence[Answer], references: Sequence[Answer]
+) -> list[Section]:
+    """What remains to be said of an answer whose numbers came in another form than was expected."""
+    if task.compare is not None or len(answers) < len(cases):
+        return []
+    formed = [
+        None if answer.failure else in_right_form(answer, reference.value)
+        for answer, reference in zip(answers, references, strict=True)
+    ]
+    mended = [answer if new is None else new for answer, new in zip(answers, formed, strict=True)]
+    had_form = [
+        same_form(answer.value, reference.value)
+        for answer, reference in zip(answers, references, strict=True)
+    ]
+    if all(had_form):
+        return []
+    wrong = [
+        place
+        for place, triple in enumerate(zip(cases, mended, references, strict=True))
+        if problem_with(task, *triple) is not None
+    ]
+    if not wrong:
+        return [Words("That is all that is wrong: in the form that was asked for, every case is right.")]
+    recognised = recognise(task, cases, mended, wrong[0])
+    if recognised is None:
+        return []
+    return [Words("And in the form that was asked for, there is something else."), *_passages(recognised)]
 
 
 def _passages(recognised: Recognised | None) -> list[Section]:
@@ -332,12 +396,12 @@ def _praise(task: Task, cases: Sequence[Case]) -> str:
     return f"{task.name}: right{number}{covered}."
 
 
-def _describe_inputs(case: Case) -> str:
+def _describe_inputs(case: Case, note: str) -> str:
     described = ", ".join(f"{name} {_describe_input(value)}" for name, value in case.inputs.items())
     flat = [part for value in case.inputs.values() for part in _parts(value)]
     dtypes = {dtype_name(value) for value in flat if isinstance(value, Tensor)}
     parts = [described, *sorted(dtypes)]
-    return ", ".join(parts) + (f": {case.note}" if case.note else "")
+    return ", ".join(parts) + (f": {note}" if note else "")
 
 
 def _parts(value: Plain) -> list[Plain]:

@@ -81,7 +81,37 @@ def recognise(
         right = task.known(task.reference, ordered[0])
         if _tells(given[0].value) and not coincide(given[0], right):
             return Recognised(singles[0].wrongs, everywhere=False)
-    return None
+    return None if spoilt or task.compare else _made_among_others(task, ordered, given)
+
+
+def _made_among_others(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
+    """The mistakes whose every effect is there, though they do not explain all cases."""
+    found: dict[tuple[int, ...], list[Mistake]] = {}
+    for mistake in task.single_mistakes:
+        found.setdefault(_effects(task, mistake, cases, given), []).append(mistake)
+    most = max(found, key=len, default=())
+    wrong = sum(
+        not coincide(answer, task.known(task.reference, case))
+        for case, answer in zip(cases, given, strict=True)
+    )
+    # Of few cases, or of less than half, it may be chance.
+    if len(most) < 3 or 2 * len(most) <= wrong:
+        return None
+    shared = _shared(found[most])
+    return None if shared is None else Recognised(shared.wrongs, among_others=True)
+
+
+def _effects(task: Task, mistake: Mistake, cases: Sequence[Case], given: Sequence[Answer]) -> tuple[int, ...]:
+    """The cases in which a mistake is wrong, if the answer does the same in each of them; none otherwise."""
+    places = []
+    for place, (case, answer) in enumerate(zip(cases, given, strict=True)):
+        known = task.known(mistake, case)
+        if coincide(known, task.known(task.reference, case)):
+            continue
+        if answer.failure is not None or not coincide(answer, known):
+            return ()
+        places.append(place)
+    return tuple(places)
 
 
 def _tells(value: Plain) -> bool:
