@@ -147,5 +147,10 @@ def test_a_student_reads_what_is_true_of_an_answer_that_nobody_foresaw():
 
 
 def test_what_decides_a_case_is_said_with_the_word_that_does_not_fit():
-    said = message_of("which_run", lambda losses, words_right, num_letters, length: "leak")
-    assert "it does not fit this input: the pencil case" in said
+    def symmetry(layer, x):
+        for order in torch.eye(len(x)).long(), torch.arange(len(x)).flip(0), torch.arange(len(x)).roll(1):
+            layer(x[order])
+        return "neither"
+
+    words = "it does not fit this input: the pencil case, in which the layer doubles every number"
+    assert words in message_of("symmetry", symmetry)

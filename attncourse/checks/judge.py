@@ -296,12 +296,13 @@ def _facts(
 ) -> Facts:
     seed, number, case = cases[wrong[0]]
     differs, note = problem.differs, case.note
-    if note and task.compare is None and isinstance(right, str | bool) and type(answer.value) is type(right):
+    if differs and note not in ("", "the pencil case"):
         # What decides such a case is said in its note.
-        fits = f"{right} is right for" if isinstance(right, bool) else "it does not fit"
-        differs, note = f"{fits} this input: {note}", ""
-    elif note and task.compare is not None and problem.came:
-        differs, note = f"{differs}; {note}", ""
+        if task.compare is not None:
+            differs, note = f"{differs}; {note}", ""
+        elif isinstance(right, str | bool) and type(answer.value) is type(right):
+            fits = f"{right} is right for" if isinstance(right, bool) else "it does not fit"
+            differs, note = f"{fits} this input: {note}", ""
     rows = [("Called with", _describe_inputs(case, note))] if case.inputs else []
     if problem.came:
         rows.append(("Came back", problem.came))
