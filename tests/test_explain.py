@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, tensor
 
 from attncourse import checks
+from attncourse.checks.effects import Effects
 from attncourse.checks.explain import cases_in_words, in_right_form, relation, where
 from attncourse.probe.answer import Answer
 
@@ -154,3 +155,57 @@ def test_what_decides_a_case_is_said_with_the_word_that_does_not_fit():
 
     words = "it does not fit this input: the pencil case, in which the layer doubles every number"
     assert words in message_of("symmetry", symmetry)
+
+
+def effects_of(right, given, **known):
+    effects = Effects.of([Answer(one) for one in right], [Answer(one) for one in given])
+    for name, values in known.items():
+        effects.add(name, [Answer(one) for one in values])
+    return list(effects.pairs())
+
+
+def test_two_effects_make_up_what_came():
+    right = [torch.randn(3, 2, generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
+    doubled, moved = [2 * one for one in right], [one + torch.tensor([0.0, 1.5]) for one in right]
+    other = [one.flip(0) for one in right]
+    summed = [a + b - c for a, b, c in zip(doubled, moved, right, strict=True)]
+    assert effects_of(right, summed, other=other, doubled=doubled, moved=moved) == [("doubled", "moved")]
+    assert effects_of(right, doubled, other=other, doubled=doubled, moved=moved) == []
+    times = [4.0 * number for number in (1.3, 2.2, 5.1)]
+    known = {"half": [0.65, 1.1, 2.55], "eightfold": [10.4, 17.6, 40.8], "far": [9.0, 9.5, 9.7]}
+    assert effects_of([1.3, 2.2, 5.1], times, **known) == [("half", "eightfold")]
+
+
+def test_masks_are_turned_round_at_the_places_of_both():
+    right = torch.ones(5, 5, dtype=torch.bool).tril()
+    strict, inverted = right.tril(-1), ~right
+    found = effects_of(
+        [right], [~strict], strict=[strict], inverted=[inverted], open=[torch.ones_like(right)]
+    )
+    assert found == [("strict", "inverted")]
+
+
+def test_a_few_words_are_no_evidence():
+    right = ["a", "b", "a", "b", "a", "b"]
+    one, other = ["b", "b", "b", "b", "b", "b"], ["a", "a", "a", "a", "a", "a"]
+    assert effects_of(right, ["b", "a", "b", "a", "b", "a"], one=one, other=other) == [("one", "other")]
+    assert effects_of(right, ["b", "a", "a", "b", "a", "b"], one=one, other=other) == []
+    assert effects_of(right[:2], ["b", "a"], one=one[:2], other=other[:2]) == []
+
+
+def test_what_cannot_be_compared_has_no_effects():
+    assert Effects.of([Answer(1.0)], [Answer((1.0, 2.0))]) is None
+    assert Effects.of([Answer(1.0)], [Answer(math.nan)]) is None
+    assert effects_of([1.5], [3.0], shorter=[torch.zeros(2)]) == []
+
+
+def test_two_mistakes_that_nobody_put_together_are_named():
+    def packed_mask(document):  # the first sequence's documents for all, and nobody sees itself
+        same = document[:1, :, None] == document[:1, None, :]
+        length = document.shape[1]
+        return (same & torch.ones(length, length, dtype=torch.bool).tril(-1)).expand(len(document), -1, -1)
+
+    said = message_of("packed_mask", packed_mask)
+    assert "Two mistakes together." in said
+    assert "the diagonal is missing" in said
+    assert "every sequence gets the mask of the first" in said

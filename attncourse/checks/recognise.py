@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from attncourse.checks.compare import coincide
+from attncourse.checks.effects import Effects
 from attncourse.checks.task import Mistake, Task, Wrong
 from attncourse.probe.answer import Answer, Plain
 from attncourse.probe.calling import Case
@@ -81,7 +82,25 @@ def recognise(
         right = task.known(task.reference, ordered[0])
         if _tells(given[0].value) and not coincide(given[0], right):
             return Recognised(singles[0].wrongs, everywhere=False)
-    return None if spoilt or task.compare else _made_among_others(task, ordered, given)
+    if spoilt or task.compare is not None:
+        return None
+    return two_effects(task, ordered, given) or _made_among_others(task, ordered, given)
+
+
+def two_effects(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
+    """Two single mistakes whose effects together are those of the answer."""
+    right = [task.known(task.reference, case) for case in cases]
+    effects = Effects.of(right, given)
+    if effects is None:
+        return None
+    for mistake in task.single_mistakes:
+        effects.add(mistake, [task.known(mistake, case) for case in cases])
+    fitting = [frozenset(wrong for mistake in two for wrong in mistake.wrongs) for two in effects.pairs()]
+    common = frozenset.intersection(*fitting) if fitting else None
+    if not common:
+        return None
+    in_order = [wrong for mistake in task.single_mistakes for wrong in mistake.wrongs if wrong in common]
+    return Recognised(tuple(dict.fromkeys(in_order)), among_others=len(fitting) > 1)
 
 
 def _made_among_others(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
