@@ -114,7 +114,7 @@ def _made_among_others(task: Task, cases: Sequence[Case], given: Sequence[Answer
         for case, answer in zip(cases, given, strict=True)
     )
     # Of few cases, or of less than half, it may be chance.
-    if len(most) < 4 or 2 * len(most) <= wrong:
+    if len(most) < 5 or 2 * len(most) <= wrong:
         return None
     shared = _shared(found[most])
     return None if shared is None else Recognised(shared.wrongs, among_others=True)
