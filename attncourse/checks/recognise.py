@@ -113,8 +113,8 @@ def _made_among_others(task: Task, cases: Sequence[Case], given: Sequence[Answer
         not coincide(answer, task.known(task.reference, case))
         for case, answer in zip(cases, given, strict=True)
     )
-    # Of few cases, or of less than half, it may be chance.
-    if len(most) < 5 or 2 * len(most) <= wrong:
+    # Of few cases, or where a quarter is left, it may be chance.
+    if len(most) < 5 or 4 * len(most) < 3 * wrong:
         return None
     shared = _shared(found[most])
     return None if shared is None else Recognised(shared.wrongs, among_others=True)
