@@ -22,7 +22,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 # Words, yes and no and whole numbers agree by chance: so many must be wrong, and of words so many by each
 # mistake alone.
-LEAST_WRONG, LEAST_ALONE = 5, 2
+LEAST_WRONG, LEAST_ALONE = 5, 3
 # Of more numbers than these some are looked at.
 MOST_NUMBERS = 5_000
 
