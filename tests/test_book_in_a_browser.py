@@ -374,9 +374,10 @@ UNSIGNED = """[...document.querySelectorAll("article *")].filter(box => {
 }).map(box => box.outerHTML.slice(0, 200))"""
 
 
-def test_what_scrolls_on_a_phone_says_so(html, browser):
-    context = browser.new_context(viewport={"width": 390, "height": 844})
-    for name in ("book/masking.html", "book/instructors.html"):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_scrolls_on_a_phone_says_so(html, browser, scheme):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    for name in ("book/masking.html", "book/scaling.html", "book/your_model.html", "book/instructors.html"):
         page, _ = opened(context, f"{html.as_uri()}/{name}")
         assert page.locator("article pre").count()
         assert page.evaluate(UNSIGNED) == [], name
