@@ -21,8 +21,9 @@ from platforms import (
 )
 from quick_course import RIGHT, UNIT, WRONG, answered, gradebook_of, new_course
 
-from attncourse.grading import autograding, grader
+from attncourse.grading import archives, autograding, grader
 from attncourse.grading.__main__ import main
+from attncourse.grading.archives import delivered
 from attncourse.grading.platforms import attempt, sender
 
 CLASS = list(zip(ids(4), people(4), strict=True))
@@ -308,3 +309,58 @@ def test_what_names_say():
     assert attempt("sums-3.ipynb") == 3
     assert attempt("sums (2).ipynb") == 2
     assert attempt("sums.ipynb") == 0
+
+
+def packed(content, method=zipfile.ZIP_DEFLATED, **said):
+    """A zip of one notebook, of which the directory at its end says something else."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as made:
+        made.writestr(f"{UNIT}.ipynb", content)
+        for name, value in said.items():
+            setattr(made.infolist()[0], name, value)
+    return buffer.getvalue()
+
+
+def spoilt(content):
+    """The same with another first byte of what is packed."""
+    start = 30 + len(f"{UNIT}.ipynb")
+    return content[:start] + b"\xff" + content[start + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("corrupt", spoilt(packed(b"x" * 1000))),
+        ("packed with lzma", packed(b"x" * 1000, zipfile.ZIP_LZMA)),
+        ("packed with bzip2", packed(b"x" * 1000, zipfile.ZIP_BZIP2)),
+        ("larger than it says", packed(b"x" * 10**6, file_size=1000)),
+        ("cut off", packed(b"x" * 1000)[:-30]),
+    ],
+)
+def test_one_broken_zip_keeps_nobody_elses_notebook_back(name, content, course, capsys, tmp_path):
+    whole = tmp_path / "all.zip"
+    with zipfile.ZipFile(whole, "w") as made:
+        made.writestr(f"one_1/{UNIT}.ipynb", notebook())
+        made.writestr("two_2/mine.zip", content)
+        made.writestr(f"zoe_3/{UNIT}.ipynb", notebook(mark="mine"))
+    found = [one for one in delivered(whole) if not isinstance(one, str)]
+    assert [one.parts[0] for one in found] == ["one_1", "zoe_3"], name
+    (told,) = [one for one in delivered(whole) if isinstance(one, str)]
+    assert "mine.zip" in told
+
+
+def test_zips_in_a_zip_have_room_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_BYTES", 1000)
+    inner = packed(b"x" * 300)
+    for _ in range(2):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+            for number in range(3):
+                made.writestr(f"{number}.zip", inner)
+        inner = buffer.getvalue()
+    whole = tmp_path / "all.zip"
+    with zipfile.ZipFile(whole, "w") as made:
+        made.writestr("mine.zip", inner)
+    found = list(delivered(whole))
+    assert 0 < sum(len(one.content) for one in found if not isinstance(one, str)) <= 1000
+    assert any("is larger than" in one for one in found if isinstance(one, str))

@@ -11,7 +11,7 @@ from torch import Tensor, tensor
 from attncourse import checks
 from attncourse.checks.effects import Effects
 from attncourse.checks.explain import cases_in_words, in_right_form, relation, where
-from attncourse.probe.answer import Answer
+from attncourse.probe.answer import Answer, plain
 
 RIGHT = [torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
 
@@ -209,3 +209,11 @@ def test_two_mistakes_that_nobody_put_together_are_named():
     assert "Two mistakes together." in said
     assert "the diagonal is missing" in said
     assert "every sequence gets the mask of the first" in said
+
+
+def test_counts_of_any_width_are_whole_numbers():
+    assert plain(torch.tensor(3, dtype=torch.uint64)).dtype == torch.int64
+
+
+def test_a_factor_of_any_size_is_judged():
+    assert "instead of 1" in message_of("score_scale", lambda key_dim, query_std, key_std: 1e200)

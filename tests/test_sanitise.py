@@ -787,3 +787,9 @@ def test_settings_are_text(name):
 def test_harmless_files_keep_their_names(name):
     assert file_name(name) == name
     assert file_name(f"{name}.html") == f"{name}.html.txt"
+
+
+def test_lists_in_each_other_without_ends_are_nested():
+    assert clean_html("<li><dd>" * 5_000).startswith("<pre>")
+    assert clean_html("<ul>" + "<li>one" * 5_000 + "</ul>").startswith("<ul>")
+    assert clean_html("<dl>" + "<dt>word<dd>meaning" * 5_000 + "</dl>").startswith("<dl>")

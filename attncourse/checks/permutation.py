@@ -521,6 +521,10 @@ def _layers(seed: int, x: Tensor) -> Mysteries:
             lambda x: attend(x, mask=~torch.eye(_LENGTH).bool()),
             "equivariant",
         ),
+        "the mean, and once more the first row": (
+            lambda z: z.mean(0, keepdim=True) + z[:1],
+            "neither",
+        ),
         "the mean, handed to every position": (lambda x: 0 * x + x.mean(0), "both"),
         "self-attention and a thousandth of a vector for each position": (
             lambda x: attend(x) + encoding / 1000,
@@ -1107,7 +1111,14 @@ def _same_rows_cases(seed: int) -> list[Case]:
         case(2, 2, "two rows"),
         case(5, 4, "a query of zeros", torch.zeros(1, 4, dtype=torch.float64)),
         *(_with_the_output_in(normal(2, 3, dtype=torch.float64), place) for place in ("first", "last")),
+        _with_a_row_far_away(normal(3, 3, dtype=torch.float64)),
     ]
+
+
+def _with_a_row_far_away(x: Tensor) -> Case:
+    """A row from which the query looks away, so that it has no weight, however often it occurs."""
+    query = torch.tensor([[4.0, 0.0, 0.0]], dtype=x.dtype)
+    return Case({"query": query, "x": torch.cat([x, -10 * query])}, "the farthest row has no weight")
 
 
 def _with_the_output_in(x: Tensor, place: str) -> Case:

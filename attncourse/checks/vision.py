@@ -542,6 +542,7 @@ showing_picture = Task(
     lambda cut, seen: _showing_picture(cut),
     _picture_slip("the patches come column by column")(normal_source(0)),
     _showing_cases,
+    builds_on=("patchify",),
     laws=[
         _picture_law(
             "a function that loses pixels below 0 is shown by a picture that has some",

@@ -1326,6 +1326,7 @@ showing_batch = Task(
     lambda pool, seen: _showing_batch(pool),
     _pooling_slip("padding is averaged, too")(normal_source(0)),
     _showing_cases,
+    builds_on=("sentence_vectors",),
     laws=[
         _batch_law(
             "a function that averages padding, too, is shown by a batch that has some",

@@ -2189,6 +2189,9 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
         row = torch.arange(length)[:, None]
         for slip in slips:
             match slip:
+                case "own rows":
+                    whole = steps = by_token[tokens]
+                    changed = torch.cat([whole[:-1], changed[-1:]])
                 case "ahead":
                     changed = changed + normal(length, 4)
                 case "ahead, one row":
@@ -2242,6 +2245,7 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
 
     return {
         "nothing is wrong": record(),
+        "nothing is wrong, and every token has a row of its own in one pass, too": record("own rows"),
         "later tokens are seen": record("ahead"),
         "a later token is seen by one": record("ahead, one row"),
         "a later token is seen, a little": record("ahead, a little"),

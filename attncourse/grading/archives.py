@@ -3,6 +3,7 @@
 import datetime
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,6 +13,10 @@ from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import shown
 
 DEEPEST = 4  # zips in zips
+# Those that are unpacked piece by piece, so that a lie about the size costs nothing.
+METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+# What a zip that is not whole, or made to mislead, may raise.
+BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError, EOFError, OSError)
 # What nobody has handed in: left behind by systems and programs.
 JUNK = {"__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini"}
 
@@ -87,26 +92,32 @@ def _zip(
     around: tuple[str, ...],
     depth: int,
     put_there: datetime.datetime | None = None,
+    room: list[int] | None = None,
 ) -> Iterator[Found | str]:
+    """What is in a zip; `room` is how much may still be unpacked of it and of the zips in it."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
-    except zipfile.BadZipFile:
+    except BROKEN:
         yield f"{place} is not a zip, or not a whole one"
         return
-    left = MOST_BYTES * (100 if depth == 0 else 1)
+    room = [100 * MOST_BYTES] if room is None else room
     for member in archive.infolist():
         # A name is only ever read: nothing is unpacked, wherever it wants to go.
         parts = PurePosixPath(member.filename.replace("\\", "/")).parts
         inside = f"{place}: {member.filename}"
         if member.is_dir() or not parts or _junk(parts):
             continue
-        left -= member.file_size
-        if member.file_size > MOST_BYTES or left < 0:
+        if member.compress_type not in METHODS:
+            yield f"{inside} is packed in an unusual way: pack it again, as an ordinary zip"
+            continue
+        room[0] -= member.file_size
+        if member.file_size > MOST_BYTES or room[0] < 0:
             yield f"{inside} is larger than {MOST_BYTES // 10**6} MB"
             continue
         try:
-            data = archive.read(member)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, OSError) as error:
+            with archive.open(member) as file:
+                data = file.read(member.file_size + 1)
+        except BROKEN as error:
             yield f"{inside} cannot be unpacked: {error}"
             continue
         try:
@@ -116,7 +127,8 @@ def _zip(
         if not parts[-1].lower().endswith(".zip"):
             yield Found(inside, (*around, *parts), time, data)
         elif depth < DEEPEST:
-            yield from _zip(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1, time)
+            within = [MOST_BYTES] if depth == 0 else room
+            yield from _zip(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1, time, within)
         else:
             yield f"{inside} is a zip in too many zips"
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from attncourse.probe.answer import Plain
-from attncourse.probe.wire import Malformed, decode, encode, holds_program
+from attncourse.probe.wire import decode, encode, holds_program
 
 # Much more than any answer needs, and little enough for this process: the largest thing that can be
 # computed from a tensor are the scores of all rows of numbers with each other.
@@ -53,15 +53,18 @@ class Pipe:
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
             if len(leaves) > MOST_LEAVES or holds_program(leaves) or not _are_small(leaves):
                 return _nothing("its arguments are too large, or no plain data")
-            return encode({"value": compute(self.functions[asked["name"]], leaves, form)})
-        except (Malformed, LookupError):
+            function = self.functions[asked["name"]]
+        except Exception:
             return _nothing("it was not asked for as it should be")
+        try:
+            return encode({"value": compute(function, leaves, form)})
         except Exception as error:  # what the function says of arguments that do not fit
-            return _nothing(f"{type(error).__name__}: {error}")
+            kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+            return _nothing(str(error), kinds[0])
 
 
-def _nothing(words: str) -> str:
-    return encode({"error": words})
+def _nothing(words: str, kind: str = "ValueError") -> str:
+    return encode({"error": words, "kind": kind})
 
 
 def _are_small(leaves: list[Any]) -> bool:

@@ -149,7 +149,9 @@ _COMMENT = re.compile("<!--.*?(?:-->|$)", re.DOTALL)
 _TAG = re.compile("<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 # Elements that hold nothing, or whose end need not be written.
 _FLAT = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-_FLAT |= {"p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option"}
+_FLAT |= {"p", "tr", "td", "th", "thead", "tbody", "tfoot", "option"}
+# Those that end where the next of their kind begins, and hold others where it does not.
+_ENDED_BY_NEXT = {"li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}}
 
 
 def clean_html(text: str) -> str:
@@ -183,6 +185,8 @@ def _is_deep(text: str) -> bool:
         if name in _FLAT:
             continue
         if not closing:
+            if open_ones and open_ones[-1] in _ENDED_BY_NEXT.get(name, ()):
+                open_ones.pop()
             open_ones.append(name)
         elif name in open_ones:
             while open_ones.pop() != name:

@@ -139,6 +139,11 @@ def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
     return call
 
 
+# What a function of the grader raises is raised here again, so that it can be expected as at home.
+_RAISED = (RuntimeError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ZeroDivisionError)
+_KINDS = {kind.__name__: kind for kind in _RAISED}
+
+
 @dataclass
 class _Question:
     """What to ask, but for the leaves of its arguments, of the form `form`; `found` is the reply's form."""
@@ -154,7 +159,7 @@ class _Question:
         question = {"name": self.name, "inputs": inputs, "named": named, **more}
         reply = decode(self.ask(encode(question)))
         if "error" in reply:
-            raise ValueError(reply["error"])
+            raise _KINDS.get(reply.get("kind"), ValueError)(reply["error"])
         return reply["value"]
 
 

@@ -95,6 +95,8 @@ def plain(value: Any) -> Plain:
         with torch._C.DisableTorchFunctionSubclass():
             if value.numel() > MOST_NUMBERS:
                 return Foreign(f"a tensor of shape {tuple(value.shape)}, far larger than asked for")
+            if value.dtype in (torch.uint16, torch.uint32, torch.uint64):
+                value = value.long()  # whole numbers like all others
             return value.detach().as_subclass(Tensor).cpu().clone()
     if value is None or isinstance(value, bool | str):
         return value

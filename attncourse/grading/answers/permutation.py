@@ -183,10 +183,10 @@ def counterexample__the_worst_of_many(layer, x):
 # Repeats --------------------------------------------------------------------------------
 
 
-def same_rows__farthest_again(query, x):
-    output = torch.softmax(query @ x.T / query.shape[-1] ** 0.5, -1) @ x
-    farthest = (x - output).norm(dim=1).argmax()
-    return torch.cat([x, x[farthest][None]])
+def same_rows__strongest_pull_again(query, x):
+    weights = torch.softmax(query @ x.T / query.shape[-1] ** 0.5, -1)
+    pull = weights[0] * (x - weights @ x).norm(dim=1)
+    return torch.cat([x, x[pull.argmax()][None]])
 
 
 def same_rows__until_it_moves(query, x):
