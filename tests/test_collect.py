@@ -363,4 +363,4 @@ def test_zips_in_a_zip_have_room_together(tmp_path, monkeypatch):
         made.writestr("mine.zip", inner)
     found = list(delivered(whole))
     assert 0 < sum(len(one.content) for one in found if not isinstance(one, str)) <= 1000
-    assert any("is larger than" in one for one in found if isinstance(one, str))
+    assert any("too much for one zip" in one for one in found if isinstance(one, str))

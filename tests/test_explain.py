@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, tensor
 
 from attncourse import checks
-from attncourse.checks.effects import Effects
+from attncourse.checks.effects import two_that_make_up
 from attncourse.checks.explain import cases_in_words, in_right_form, relation, where
 from attncourse.probe.answer import Answer, plain
 
@@ -30,6 +30,7 @@ def related(change, right=RIGHT, inputs=None):
         (lambda right: right.mT, "yours has the right numbers, with dimensions 1 and 2 exchanged"),
         (lambda right: right.flip(0), "yours has the right numbers, in the opposite order along dimension 0"),
         (lambda right: right.roll(1, dims=2), "along dimension 2 the right numbers stand one place too late"),
+        (lambda right: right.abs(), "yours is what is right, but never below 0"),
         (lambda right: right.square(), "yours is the square of what is right"),
         (
             lambda right: right.flatten()[torch.randperm(18)].view(2, 3, 3),
@@ -158,10 +159,8 @@ def test_what_decides_a_case_is_said_with_the_word_that_does_not_fit():
 
 
 def effects_of(right, given, **known):
-    effects = Effects.of([Answer(one) for one in right], [Answer(one) for one in given])
-    for name, values in known.items():
-        effects.add(name, [Answer(one) for one in values])
-    return list(effects.pairs())
+    answers = {name: [Answer(one) for one in values] for name, values in known.items()}
+    return two_that_make_up([Answer(one) for one in given], [Answer(one) for one in right], answers)
 
 
 def test_two_effects_make_up_what_came():
@@ -194,8 +193,10 @@ def test_a_few_words_are_no_evidence():
 
 
 def test_what_cannot_be_compared_has_no_effects():
-    assert Effects.of([Answer(1.0)], [Answer((1.0, 2.0))]) is None
-    assert Effects.of([Answer(1.0)], [Answer(math.nan)]) is None
+    half, more = [0.75], [3.0]
+    assert effects_of([1.5], [1.5], half=half, more=more) == [("half", "more")]
+    assert effects_of([1.5], [(1.5, 2.0)], half=half, more=more) == []
+    assert effects_of([1.5], [math.nan], half=half, more=more) == []
     assert effects_of([1.5], [3.0], shorter=[torch.zeros(2)]) == []
 
 

@@ -736,7 +736,7 @@ def _score_scale_compare(inputs: dict[str, Any], factor: Any) -> str | None:
         return "one number was expected: the factor. Is there a `return` at the end of your function?"
     # Of the unscaled scores the standard deviation is 1 / reference.
     deviation = factor / _score_scale(**inputs)
-    variance = deviation * deviation  # a power of such a number may be too large to be had
+    variance = deviation * deviation  # infinite for 1e200, of which ** makes an exception
     if not abs(variance - 1) <= 1e-5:  # so that NaN is wrong
         return f"multiplied by your factor, the scores have a variance of {variance:.6g} instead of 1"
     if factor < 0:

@@ -219,6 +219,12 @@ def close(value: Tensor, expected: Tensor) -> Tensor:
     return torch.isclose(value.double(), expected.double(), rtol=relative, atol=absolute, equal_nan=True)
 
 
+def roughly(value: Tensor, other: Tensor) -> Tensor:
+    """Where two tensors of float64, that may have been computed in single precision, agree."""
+    relative, absolute = TOLERANCE[torch.float32]
+    return torch.isclose(value, other, rtol=relative, atol=absolute)
+
+
 def describe(value: Plain) -> str:
     """A value in words that continue "Came back"."""
     if isinstance(value, Tensor):

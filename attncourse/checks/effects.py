@@ -9,22 +9,59 @@ another.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from attncourse.checks.compare import roughly
 from attncourse.probe.answer import Answer, Foreign, Plain
 
-Name = TypeVar("Name", bound=Hashable)
+Name = TypeVar("Name")
 
 # Words, yes and no and whole numbers agree by chance: so many must be wrong, and of words so many by each
 # mistake alone.
 LEAST_WRONG, LEAST_ALONE = 5, 3
 # Of more numbers than these some are looked at.
 MOST_NUMBERS = 5_000
+
+
+def two_that_make_up(
+    given: Sequence[Answer], right: Sequence[Answer], known: Mapping[Name, Sequence[Answer]]
+) -> list[tuple[Name, Name]]:
+    """Every two mistakes that together give what came.
+
+    Parameters
+    ----------
+    given, right : sequence of Answer
+        What came and what is right, for the same cases.
+    known : mapping to sequences of Answer
+        What each mistake gives for them.
+
+    Returns
+    -------
+    list of pairs of names
+        Empty also where what came failed, has another form than what is right, or is no number.
+    """
+    came, wanted = _flat(given), _flat(right)
+    if came is None or wanted is None or not came.like(wanted):
+        return []
+    effects = {}
+    for name, answers in known.items():
+        flat = _flat(answers)
+        if flat is not None and flat.like(wanted) and any(flat.differs(wanted)):
+            effects[name] = flat
+    telling = bool((came.numbers != came.numbers.round()).any())
+    if not telling and sum(came.differs(wanted)) < LEAST_WRONG:
+        return []
+    return [
+        (one, other)
+        for (one, first), (other, second) in itertools.combinations(effects.items(), 2)
+        if _together(first, second, came, wanted)
+        and (telling or not wanted.words or _each_alone(first, second, wanted))
+    ]
 
 
 @dataclass(frozen=True)
@@ -42,10 +79,16 @@ class _Flat:
             and len(self.words) == len(other.words)
         )
 
+    def differs(self, other: _Flat) -> tuple[int, int, int]:
+        """How many truths, numbers and words differ."""
+        truths = int((self.truths ^ other.truths).sum())
+        numbers = int((~roughly(self.numbers, other.numbers)).sum())
+        return truths, numbers, sum(a != b for a, b in zip(self.words, other.words, strict=True))
+
 
 def _flat(answers: Sequence[Answer]) -> _Flat | None:
-    truths: list[Tensor] = []
-    numbers: list[Tensor] = []
+    truths: list[Tensor] = [torch.zeros(0, dtype=torch.bool)]
+    numbers: list[Tensor] = [torch.zeros(0, dtype=torch.float64)]
     words: list[Plain] = []
 
     def take(value: Plain) -> None:
@@ -68,97 +111,27 @@ def _flat(answers: Sequence[Answer]) -> _Flat | None:
         if answer.failure is not None or isinstance(answer.value, Foreign):
             return None
         take(answer.value)
-    none = torch.zeros(0)
-    flat = _Flat(torch.cat([none.bool(), *truths]), torch.cat([none.double(), *numbers]), tuple(words))
+    all_numbers = torch.cat(numbers)
+    step = len(all_numbers) // MOST_NUMBERS + 1
+    flat = _Flat(torch.cat(truths), all_numbers[::step], tuple(words))
     return flat if flat.numbers.isfinite().all() else None
 
 
-@dataclass
-class Effects(Generic[Name]):
-    """What mistakes change of the right answers.
-
-    Parameters
-    ----------
-    right, given : _Flat
-        The right answers, and those that came.
-    """
-
-    right: _Flat
-    given: _Flat
-    known: dict[Name, _Flat] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, right: Sequence[Answer], given: Sequence[Answer]) -> Effects | None:
-        """None if answers failed, have another form than the right ones, or numbers that are none."""
-        flat_right, flat_given = _flat(right), _flat(given)
-        if flat_right is None or flat_given is None or not flat_given.like(flat_right):
-            return None
-        return cls(flat_right, flat_given)
-
-    def add(self, name: Name, answers: Sequence[Answer]) -> None:
-        """Take the answers of a mistake, if they can be compared."""
-        flat = _flat(answers)
-        if flat is not None and flat.like(self.right):
-            self.known[name] = flat
-
-    def pairs(self) -> Iterator[tuple[Name, Name]]:
-        """Every two mistakes that together give what came."""
-        names = list(self.known)
-        kept = slice(None, None, len(self.right.numbers) // MOST_NUMBERS + 1)
-        truths, words = self._changed_truths(names), self._changed_words(names)
-        acts = truths.any(1) | self._changed_numbers(names, kept).any(1) | words.any(1)
-        telling = bool((self.given.numbers != self.given.numbers.round()).any())
-        if not telling and self._wrong(kept) < LEAST_WRONG:
-            return
-        for one, other in itertools.combinations(range(len(names)), 2):
-            if not (acts[one] and acts[other]):
-                continue
-            if words.any() and not telling:
-                alone = words[one] & ~words[other], words[other] & ~words[one]
-                if min(int(part.sum()) for part in alone) < LEAST_ALONE:
-                    continue
-            if self._together(names[one], names[other], truths[one] ^ truths[other], kept):
-                yield names[one], names[other]
-
-    def _wrong(self, kept: slice) -> int:
-        """How many of the answers that came are wrong."""
-        given, right = self.given, self.right
-        truths = int((given.truths ^ right.truths).sum())
-        numbers = int((~_close(given.numbers[kept], right.numbers[kept])).sum())
-        return truths + numbers + sum(a != b for a, b in zip(given.words, right.words, strict=True))
-
-    def _changed_truths(self, names: Sequence[Name]) -> Tensor:
-        shape = len(names), len(self.right.truths)
-        rows = [self.known[name].truths ^ self.right.truths for name in names]
-        return torch.stack(rows) if rows else torch.zeros(shape).bool()
-
-    def _changed_numbers(self, names: Sequence[Name], kept: slice) -> Tensor:
-        right = self.right.numbers[kept]
-        rows = [~_close(self.known[name].numbers[kept], right) for name in names]
-        return torch.stack(rows) if rows else torch.zeros(0, len(right)).bool()
-
-    def _changed_words(self, names: Sequence[Name]) -> Tensor:
-        rows = [
-            [own != right for own, right in zip(self.known[name].words, self.right.words, strict=True)]
-            for name in names
-        ]
-        return torch.tensor(rows).bool().view(len(names), len(self.right.words))
-
-    def _together(self, one: Name, other: Name, truths: Tensor, kept: slice) -> bool:
-        first, second = self.known[one], self.known[other]
-        if not torch.equal(self.right.truths ^ truths, self.given.truths):
+def _together(first: _Flat, second: _Flat, came: _Flat, wanted: _Flat) -> bool:
+    if not torch.equal(first.truths ^ second.truths ^ wanted.truths, came.truths):
+        return False
+    for a, b, right, word in zip(first.words, second.words, wanted.words, came.words, strict=True):
+        if word not in (a, b) or (word == right and (a != right or b != right)):
             return False
-        for a, b, right, given in zip(
-            first.words, second.words, self.right.words, self.given.words, strict=True
-        ):
-            if given not in (a, b) or (given == right and (a != right or b != right)):
-                return False
-        right, given, a, b = (flat.numbers[kept] for flat in (self.right, self.given, first, second))
-        if _close(a + b - right, given).all():
-            return True
-        safe = torch.where(right == 0, 1.0, right)
-        return bool(_close(a * b / safe, given).all())
+    a, b, right = first.numbers, second.numbers, wanted.numbers
+    if roughly(a + b - right, came.numbers).all():
+        return True
+    return bool(roughly(a * b / torch.where(right == 0, 1.0, right), came.numbers).all())
 
 
-def _close(one: Tensor, other: Tensor) -> Tensor:
-    return torch.isclose(one, other, rtol=1e-4, atol=1e-5)
+def _each_alone(first: _Flat, second: _Flat, wanted: _Flat) -> bool:
+    """Whether each of the two is wrong about enough words of which the other is right."""
+    changed = [
+        (a != right, b != right) for a, b, right in zip(first.words, second.words, wanted.words, strict=True)
+    ]
+    return min(changed.count((True, False)), changed.count((False, True))) >= LEAST_ALONE

@@ -10,10 +10,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attncourse.checks.compare import TOLERANCE, difference
+from attncourse.checks.compare import difference, roughly
 from attncourse.probe.answer import Answer, Plain
 
-# Of more cases than these only the number is told.
+# Of cases of more kinds than these only the number is told.
 NOTES_AT_MOST = 4
 
 
@@ -95,8 +95,7 @@ def _as_tensor(value: Plain) -> Tensor | None:
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
-    relative, absolute = TOLERANCE[torch.float32]
-    return torch.allclose(one, other, rtol=relative, atol=absolute)
+    return bool(roughly(one, other).all())
 
 
 def _of_booleans(own: Tensor, right: Tensor) -> Iterator[str]:
@@ -148,11 +147,8 @@ def _of_sizes(own: Tensor, right: Tensor) -> Iterator[str]:
         return
     largest = right.abs().argmax()
     factor = float(own.flatten()[largest] / right.flatten()[largest])
-    if factor and f"{factor:.4g}" != "1" and _alike(own, factor * right):
-        if factor == -1:
-            yield "yours has the other sign"
-        else:
-            yield f"yours is {_number(factor)} times what is right"
+    if factor and f"{abs(factor):.4g}" != "1" and _alike(own, factor * right):
+        yield f"yours is {_number(factor)} times what is right"
         if right.numel() > 3:
             yield "all your numbers are wrong by one and the same factor, another one in another case"
     added = float(own.flatten()[0] - right.flatten()[0])
@@ -163,17 +159,18 @@ def _of_sizes(own: Tensor, right: Tensor) -> Iterator[str]:
     for words, changed in _CHANGES.items():
         other = changed(right)
         if other.isfinite().all() and _alike(own, other):
-            yield f"yours is {words} what is right"
+            yield words
 
 
 _CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
-    "the square of": torch.square,
-    "the square root of": torch.sqrt,
-    "the logarithm of": torch.log,
-    "the exponential of": torch.exp,
-    "1 divided by": torch.reciprocal,
-    "1 minus": lambda right: 1 - right,
-    "without its sign": torch.abs,
+    "yours is the square of what is right": torch.square,
+    "yours is the square root of what is right": torch.sqrt,
+    "yours is the logarithm of what is right": torch.log,
+    "yours is the exponential of what is right": torch.exp,
+    "yours is 1 divided by what is right": torch.reciprocal,
+    "yours is 1 minus what is right": lambda right: 1 - right,
+    "yours is what is right, but never below 0: the signs are lost": torch.abs,
+    "yours has the other sign": torch.neg,
 }
 
 
@@ -205,13 +202,10 @@ def in_right_form(answer: Answer, expected: Plain) -> Answer | None:
 
 def _formed(value: Plain, expected: Plain) -> Plain:
     if isinstance(expected, tuple | list):
-        if isinstance(value, tuple | list) and len(value) == len(expected):
-            parts = [_formed(own, other) for own, other in zip(value, expected, strict=True)]
-            if any(part is not None for part in parts) or type(value) is not type(expected):
-                return type(expected)(
-                    own if part is None else part for own, part in zip(value, parts, strict=True)
-                )
-        return None
+        if not isinstance(value, tuple | list) or len(value) != len(expected):
+            return None
+        parts = [_formed(own, other) for own, other in zip(value, expected, strict=True)]
+        return [own if part is None else part for own, part in zip(value, parts, strict=True)]
     if not isinstance(expected, Tensor):
         return None
     if isinstance(value, tuple | list):

@@ -334,10 +334,10 @@ def _in_all_cases(
         return []
     if any(answers[place].failure is not None or answers[place].modified for place in wrong):
         return []
-    found = relation(
-        [(cases[place].inputs, answers[place].value, references[place].value) for place in wrong]
-    )
-    if found is None or len(wrong) < 2:
+    if len(wrong) < 2:  # of one case alone much is true by chance
+        return []
+    found = relation([(cases[one].inputs, answers[one].value, references[one].value) for one in wrong])
+    if found is None:
         return []
     return [Words(f"In each of the {len(wrong)} cases in which it is wrong, {found}.")]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from attncourse.checks.compare import coincide
-from attncourse.checks.effects import Effects
+from attncourse.checks.effects import two_that_make_up
 from attncourse.checks.task import Mistake, Task, Wrong
 from attncourse.probe.answer import Answer, Plain
 from attncourse.probe.calling import Case
@@ -84,19 +84,15 @@ def recognise(
             return Recognised(singles[0].wrongs, everywhere=False)
     if spoilt or task.compare is not None:
         return None
-    return two_effects(task, ordered, given) or _made_among_others(task, ordered, given)
+    return _two_effects(task, ordered, given) or _made_among_others(task, ordered, given)
 
 
-def two_effects(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
+def _two_effects(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
     """Two single mistakes whose effects together are those of the answer."""
     right = [task.known(task.reference, case) for case in cases]
-    effects = Effects.of(right, given)
-    if effects is None:
-        return None
-    for mistake in task.single_mistakes:
-        effects.add(mistake, [task.known(mistake, case) for case in cases])
-    fitting = [frozenset(wrong for mistake in two for wrong in mistake.wrongs) for two in effects.pairs()]
-    common = frozenset.intersection(*fitting) if fitting else None
+    known = {mistake: [task.known(mistake, case) for case in cases] for mistake in task.single_mistakes}
+    fitting = two_that_make_up(given, right, known)
+    common = set.intersection(*({*one.wrongs, *other.wrongs} for one, other in fitting)) if fitting else None
     if not common:
         return None
     in_order = [wrong for mistake in task.single_mistakes for wrong in mistake.wrongs if wrong in common]
@@ -107,7 +103,7 @@ def _made_among_others(task: Task, cases: Sequence[Case], given: Sequence[Answer
     """The mistakes whose every effect is there, though they do not explain all cases."""
     found: dict[tuple[int, ...], list[Mistake]] = {}
     for mistake in task.single_mistakes:
-        found.setdefault(_effects(task, mistake, cases, given), []).append(mistake)
+        found.setdefault(_acts_in(task, mistake, cases, given), []).append(mistake)
     most = max(found, key=len, default=())
     wrong = sum(
         not coincide(answer, task.known(task.reference, case))
@@ -120,7 +116,7 @@ def _made_among_others(task: Task, cases: Sequence[Case], given: Sequence[Answer
     return None if shared is None else Recognised(shared.wrongs, among_others=True)
 
 
-def _effects(task: Task, mistake: Mistake, cases: Sequence[Case], given: Sequence[Answer]) -> tuple[int, ...]:
+def _acts_in(task: Task, mistake: Mistake, cases: Sequence[Case], given: Sequence[Answer]) -> tuple[int, ...]:
     """The cases in which a mistake is wrong, if the answer does the same in each of them; none otherwise."""
     places = []
     for place, (case, answer) in enumerate(zip(cases, given, strict=True)):

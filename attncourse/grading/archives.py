@@ -110,10 +110,13 @@ def _zip(
         if member.compress_type not in METHODS:
             yield f"{inside} is packed in an unusual way: pack it again, as an ordinary zip"
             continue
-        room[0] -= member.file_size
-        if member.file_size > MOST_BYTES or room[0] < 0:
+        if member.file_size > MOST_BYTES:
             yield f"{inside} is larger than {MOST_BYTES // 10**6} MB"
             continue
+        if member.file_size > room[0]:
+            yield f"{inside} is left out: with what stands before it, it is too much for one zip"
+            continue
+        room[0] -= member.file_size
         try:
             with archive.open(member) as file:
                 data = file.read(member.file_size + 1)
