@@ -1125,3 +1125,21 @@ def test_a_law_is_asked_only_about_what_has_its_form():
     assert not same_form(torch.ones(2), torch.ones(2, dtype=torch.bool))
     assert not same_form(None, torch.ones(2))
     assert same_form((1.0, torch.ones(1)), (2.0, torch.ones(1)))
+
+
+@pytest.mark.parametrize("unit", sorted({task.unit for task in TASKS.values()}))
+def test_what_a_solution_calls_of_earlier_ones_is_not_its_fault(unit):
+    notebook = nbformat.read(ROOT / f"solutions/{unit}/{unit}.ipynb", as_version=4)
+    earlier = set()
+    for cell in notebook.cells:
+        name = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if cell.cell_type != "code" or name not in registry:
+            continue
+        nodes = list(ast.walk(ast.parse(cell.source)))
+        own = {node.arg for node in nodes if isinstance(node, ast.arg)}
+        called = {
+            node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        assert (called - own) & earlier <= set(registry[name].builds_on), name
+        earlier.add(name)
+    assert earlier

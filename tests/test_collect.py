@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import tracemalloc
 import zipfile
 from datetime import UTC, datetime
 
@@ -347,6 +348,17 @@ def test_one_broken_zip_keeps_nobody_elses_notebook_back(name, content, course, 
     assert [one.parts[0] for one in found] == ["one_1", "zoe_3"], name
     (told,) = [one for one in delivered(whole) if isinstance(one, str)]
     assert "mine.zip" in told
+
+
+def test_a_zip_that_lies_about_a_size_takes_no_more_memory_than_it_says(tmp_path):
+    path = tmp_path / "lying.zip"
+    path.write_bytes(packed(b"x" * 10**8, file_size=1000))
+    tracemalloc.start()
+    try:
+        assert all(isinstance(one, str) for one in delivered(path))
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
 
 
 def test_zips_in_a_zip_have_room_together(tmp_path, monkeypatch):

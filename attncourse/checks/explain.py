@@ -208,8 +208,8 @@ def _formed(value: Plain, expected: Plain) -> Plain:
         return [own if part is None else part for own, part in zip(value, parts, strict=True)]
     if not isinstance(expected, Tensor):
         return None
-    if isinstance(value, tuple | list):
-        value = _as_one_tensor(value)
+    if isinstance(value, tuple | list) and all(isinstance(part, float | int) for part in value):
+        value = torch.tensor(value)
     if not isinstance(value, Tensor):
         return None
     if value.shape != expected.shape:
@@ -231,12 +231,3 @@ def _formed(value: Plain, expected: Plain) -> Plain:
     if value.is_floating_point() and not expected.is_floating_point() and (value != value.round()).any():
         return None
     return value.to(expected.dtype)
-
-
-def _as_one_tensor(value: Sequence[Plain]) -> Tensor | None:
-    if all(isinstance(part, float | int) for part in value):
-        return torch.tensor(value)
-    tensors = [part for part in value if isinstance(part, Tensor)]
-    if len(tensors) == len(value) and len({part.shape for part in tensors}) == 1:
-        return torch.stack(tensors)
-    return None
