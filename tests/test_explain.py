@@ -87,6 +87,14 @@ def test_the_diagonal_and_what_is_above_it():
     assert where(tensor([[True, False, True], [False, True, False], [True, False, True]])) is None
 
 
+def test_scattered_numbers_have_no_place():
+    wrong = torch.zeros(4, 5, dtype=torch.bool)
+    wrong[0, 0] = wrong[1, 1] = True
+    assert where(wrong) is None
+    wrong[0, 1] = wrong[1, 0] = True
+    assert where(wrong) == "only at indices 0 and 1 of dimension 0 and indices 0 and 1 of dimension 1"
+
+
 def test_of_right_and_wrong_cases_the_fewer_are_told():
     notes = ["the pencil case", "a batch", "one query", "a batch", "one query"]
     assert cases_in_words(notes, [2, 4]) is None  # the case that is shown is the only kind
@@ -219,3 +227,32 @@ def test_counts_of_any_width_are_whole_numbers():
 
 def test_a_factor_of_any_size_is_judged():
     assert "instead of 1" in message_of("score_scale", lambda key_dim, query_std, key_std: 1e200)
+
+
+def test_what_decides_a_case_with_many_right_answers_is_said():
+    def same_rows(query, x):
+        weights = torch.softmax(query @ x.mT / math.sqrt(x.shape[-1]), -1)
+        return torch.cat([x, x[(x - weights @ x).norm(dim=1).argmax()][None]])
+
+    assert "the claim holds for it; the farthest row has no weight" in message_of("same_rows", same_rows)
+
+
+def test_of_one_wrong_case_nothing_is_said_of_all():
+    def attention(query, key, value):
+        weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1)
+        return (2 if key.shape[-2] == 1 else 1) * (weights @ value)
+
+    said = message_of("attention", attention)
+    assert "Cases right 9 of 10" in said
+    assert "in which it is wrong" not in said
+
+
+def test_a_mistake_is_seen_though_it_does_not_explain_every_case():
+    def is_equivariant(layer, x):  # it is invariance, and rounding is taken for a difference
+        y = layer(x)
+        orders = [torch.randperm(len(x)) for _ in range(30)]
+        return all(torch.equal(layer(x[order]), y) for order in orders)
+
+    torch.manual_seed(0)
+    said = message_of("is_equivariant", is_equivariant)
+    assert "Whatever else there is, this looks like: it is invariance that is tested." in said
