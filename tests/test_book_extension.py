@@ -192,6 +192,8 @@ def test_a_book_without_a_unit_has_nothing_that_leads_to_it(tmp_path, monkeypatc
     assert "There are ways." in front.main.text
     # The same, in the same place, without one; and under a name of its own.
     monkeypatch.setenv("UNITS", "one")
+    assert build_of(tmp_path, settings).stderr == ""
+    assert not (html / "book/two.html").exists()
     (tmp_path / "logo.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     rules = "title = 'Ours'\nauthors = 'A. Teacher'\nlogo = 'logo.svg'\nbook = 'https://example.org/ours'\n"
     (tmp_path / "course.toml").write_text(rules)

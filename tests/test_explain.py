@@ -240,7 +240,7 @@ def test_what_decides_a_case_with_many_right_answers_is_said():
 def test_of_one_wrong_case_nothing_is_said_of_all():
     def attention(query, key, value):
         weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1)
-        return (2 if key.shape[-2] == 1 else 1) * (weights @ value)
+        return (2 if query.dim() == 4 else 1) * (weights @ value)
 
     said = message_of("attention", attention)
     assert "Cases right 9 of 10" in said
