@@ -1422,7 +1422,7 @@ def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
         "chance, as soon as patches are mixed": record("chance when mixed"),
         "as often right, but for other pictures": record("as often right, of others"),
         "a little worse with mixed patches": record("a little worse"),
-        "little, and with mixed patches more": record("low"),
+        "few are right as they are, and more with mixed patches": record("low"),
         "a model without positions that guesses": record("blind guess"),
         "little, and with mixed patches nothing": record("loses what it had"),
         "with mixed patches all scores are higher": record("higher"),
