@@ -529,16 +529,19 @@ def _wrong_query(key: Tensor, query: Any) -> str | None:
 
 def _picking_query(key: Tensor, index: int, share: float) -> Tensor:
     # The longer a query along a key of length 1, the larger the weight of that key: halve, and halve again.
-    low, high = 0.0, 1.0
     unit = key[index].double()
-    while _weights(high * unit, key.double())[index] < share:
+    lead = key.double() @ unit / math.sqrt(key.shape[-1])
+    lead -= lead[index].clone()  # of every key over the one to pick, for a query of length 1
+
+    def is_short(length: float) -> bool:
+        return float((length * lead).exp().sum()) > 1 / share
+
+    low, high = 0.0, 1.0
+    while is_short(high):
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        if _weights(middle * unit, key.double())[index] < share:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if is_short(middle) else (low, middle)
     return (high * unit).to(key.dtype)
 
 

@@ -159,11 +159,14 @@ def picking_query__newton(key, index, share):
     return length * key[index].double()
 
 
-def picking_query__all_lengths_at_once(key, index, share):
-    lengths = torch.linspace(0, 600, 300_001)
-    scores = lengths[:, None] * (key @ key[index]) / math.sqrt(key.shape[1])
-    weights = torch.softmax(scores, -1)[:, index]
-    return lengths[(weights - share).abs().argmin()] * key[index]
+def picking_query__many_lengths_at_once(key, index, share):
+    shortest, longest = 0.0, 1000.0
+    for _ in range(4):
+        lengths = torch.linspace(shortest, longest, 101, dtype=torch.double)
+        scores = lengths[:, None] * (key @ key[index]) / math.sqrt(key.shape[1])
+        too_short = (torch.softmax(scores, -1)[:, index] < share).sum()
+        shortest, longest = lengths[max(too_short - 1, 0)], lengths[too_short]
+    return longest * key[index]
 
 
 # The scale ------------------------------------------------------------------------------
