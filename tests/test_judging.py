@@ -494,7 +494,8 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path):
 
 
 @pytest.mark.slow
-def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(tmp_path, monkeypatch):
+@pytest.mark.parametrize("limit", ["timeout", "notebook_timeout"])
+def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(limit, tmp_path, monkeypatch):
     """Whoever takes nearly all of it for the check that a student sees is not stopped for the others."""
     number = len(TASKS["attention"].cases(0))
     slow = f"import time\ndef slow(q, k, v):\n    time.sleep({{}} / {number})\n    return good(q, k, v)"
@@ -504,7 +505,7 @@ def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(tmp_pa
         assert (judging.slowness() > 5) == bool(load)
         cells = [new_code_cell(HEAD), new_code_cell(slow.format(seconds))]
         cells.append(check_cell("slow", "checks.attention(slow)"))
-        marks[seconds, load] = mark(executed(cells, tmp_path, timeout=2, seeds=2), "slow")
+        marks[seconds, load] = mark(executed(cells, tmp_path, seeds=2, **{limit: 2}), "slow")
     assert marks == {(1.3, 0.0): 2, (4.0, 0.0): 0, (4.0, 1e6): 2}
 
 
@@ -894,12 +895,23 @@ def test_what_a_student_would_try_fits_through_the_pipe(inputs):
     assert number == inputs[1]
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, TypeError, IndexError, KeyError, AssertionError, ValueError])
+@pytest.mark.parametrize(
+    "kind",
+    [RuntimeError, TypeError, KeyError, RecursionError, NotImplementedError, OverflowError, ValueError],
+)
 def test_what_a_function_raises_is_raised_here_as_at_home(kind):
     def f(x):
         raise kind("these sizes do not fit")
 
     with pytest.raises(kind, match="these sizes do not fit"):
+        asked(Pipe({"f": f}), "f", torch.zeros(3))
+
+
+def test_what_words_alone_do_not_make_is_raised_as_a_plain_error():
+    def f(x):
+        b"\xff".decode()
+
+    with pytest.raises(ValueError, match="invalid start byte"):
         asked(Pipe({"f": f}), "f", torch.zeros(3))
 
 
@@ -1201,6 +1213,9 @@ UNCERTAIN = {
     "a layer that is only built": (
         "def softargmax(s):\n    torch.nn.MultiheadAttention(4, 2)\n    return s.exp()"
     ),
+    "a layer of the name that is only built": (
+        "def softargmax(s):\n    torch.nn.Softmax(-1)\n    return s.exp()"
+    ),
     "a generator": "def softargmax(s):\n    yield torch.softmax(s, -1)",
     "replaced by a decorator": (
         "@(lambda f: torch.exp)\ndef softargmax(s):\n    return torch.softmax(s, -1)"
@@ -1284,12 +1299,13 @@ def test_a_person_is_told_of_answers_in_other_files(source):
 
 @pytest.mark.slow
 def test_files_beside_the_notebook_that_can_be_imported_are_told_of(tmp_path):
-    for name in ("mine.py", "math.csv"):
+    for name in ("mine.py", "math.csv", "yours.so", "parts.zip"):
         (tmp_path / name).write_text("def attention(q, k, v):\n    return v\n")
     cells = [new_code_cell("import math\nfrom attncourse import checks\nfrom mine import attention")]
     nb = executed([*cells, check_cell("attention", "checks.attention(attention)")], tmp_path)
-    (told,) = nb.metadata.attncourse["flags"]
-    assert "imports mine, which was handed in beside it" in told["words"]
+    archive, module = nb.metadata.attncourse["flags"]
+    assert archive["words"] == "parts.zip was handed in beside it and was not read"
+    assert "imports mine, which was handed in beside it" in module["words"]
 
 
 def test_a_person_is_told_of_work_that_is_not_watched():

@@ -762,6 +762,12 @@ def test_drawings_are_cleaned():
     for bad in ("<script>x</script>", "<image href='https://example.org/x'/>", "<style>@import 'x'</style>"):
         assert "x" not in clean_svg(svg(bad)).replace("xmlns", "")
     assert clean_svg("<svg") is None
+    ten = "<use href='#{0}'/>" * 10
+    tower = "".join(f"<g id='u{level}'>{ten.format(f'u{level - 1}')}</g>" for level in range(1, 9))
+    assert clean_svg(svg(f"<path id='u0' d='M0 0'/>{tower}")) is None
+    assert clean_svg(svg("<g id='a'><use href='#a'/></g>")) is None
+    letters = svg('<defs><path id="a" d="M0 0"/></defs>' + '<use href="#a"/>' * 2000)
+    assert clean_svg(letters).count("<use") == 2000
     assert clean_svg("<!DOCTYPE x [<!ENTITY a 'b'>]>" + svg("&a;")) is None
 
 

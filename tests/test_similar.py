@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 from attncourse import checks
 from attncourse.checks.task import source_of
 from attncourse.grading.answers import right_answers
-from attncourse.grading.similar import alike, html, pieces
+from attncourse.grading.similar import LONGEST, alike, html, pieces
 
 UNIT = "attention_operator"
 TASKS = [task.name for task in checks.tasks(UNIT)]
@@ -178,6 +178,12 @@ def test_code_that_is_nested_deeply_is_compared_by_its_words():
     assert pieces("x = " + " + ".join(["1"] * 5000))
 
 
+def test_of_an_answer_without_end_only_the_beginning_is_compared():
+    long = {"attention": "".join(f"x{number} = y{number} + {number}\n" for number in range(9000))}
+    (pair,) = alike({"ada": long, "ben": long, "cem": {"attention": "x = 1"}}, {})
+    assert sum(len(line) + 1 for line, _ in pair.answers[0][1]) <= LONGEST + 1
+
+
 def test_code_that_is_no_python_is_compared_by_its_words():
     one, two = (f"%%time\nfor {name} in range(3) print({name} + 1, sep='', end='')" for name in "ab")
     assert pieces(one).keys() == pieces(two).keys() != set()
@@ -186,13 +192,17 @@ def test_code_that_is_no_python_is_compared_by_its_words():
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_the_page_can_be_read_by_everyone(browser, tmp_path, width, scheme):
     answers, _ = a_class(0, students=8, copies=3)
-    answers["student-00"][TASKS[0]] += "\n# <script>alert(1)</script>"
+    answers = {
+        who: {task: f"{source}\n# <script>alert(1)</script>" for task, source in tasks.items()}
+        for who, tasks in answers.items()
+    }
     pairs = alike(answers, RIGHT)
     path = tmp_path / "similar.html"
     path.write_text(html({UNIT: (8, pairs)}), encoding="utf-8")
     text = BeautifulSoup(path.read_text(), "html.parser").text
     assert pairs
-    assert "student-00 and student-07" in text
+    assert f"{pairs[0].one} and {pairs[0].other}" in text
+    assert "<script>alert(1)</script>" in text
     assert "That does not prove that anybody copied." in text
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page = context.new_page()

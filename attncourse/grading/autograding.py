@@ -74,7 +74,8 @@ def grade(unit: Unit, job: Job) -> Graded:
         submitted = root / "submitted" / student / name
         _write(root / "source" / name, unit.sources)
         _write(submitted, job.files)
-        (submitted / f"{name}.ipynb").write_text(_text(job.files[f"{name}.ipynb"]), encoding="utf-8")
+        notebook = _text(job.files[f"{name}.ipynb"], Limits(config=unit.config).most_values)
+        (submitted / f"{name}.ipynb").write_text(notebook, encoding="utf-8")
         (root / "gradebook.db").write_bytes(unit.gradebook)
         config = copy.deepcopy(unit.config)
         config.Stamp.digest = job.digest
@@ -218,7 +219,7 @@ def _write(folder: Path, files: Files) -> None:
         path.write_bytes(content)
 
 
-def _text(content: bytes) -> str:
+def _text(content: bytes, most_values: int) -> str:
     """The text of a notebook that nbgrader can read, however it was saved."""
     if not content.strip():
         raise NotGraded("is empty")
@@ -226,6 +227,9 @@ def _text(content: bytes) -> str:
         text = content.decode(json.detect_encoding(content))
     except UnicodeDecodeError:
         raise NotGraded("is not a notebook: it is not text in UTF-8") from None
+    # Before anything is made of them: Python takes hundreds of bytes for a value of two.
+    if sum(map(text.count, ",[{")) > most_values:
+        raise NotGraded(f"holds more than {most_values:,} values")
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):

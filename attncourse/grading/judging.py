@@ -4,6 +4,7 @@ import ast
 import asyncio
 import hashlib
 import hmac
+import importlib.machinery
 import json
 import math
 import os
@@ -42,6 +43,8 @@ from attncourse.probe.answer import Answer, Failure, Misfit
 from attncourse.probe.calling import Way
 
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
+# Python imports from these, too, where they stand in its path.
+ARCHIVES = (".zip", ".whl", ".egg")
 LONGEST_LINE = 2000  # characters of a line of an error message
 MOST_LINES = 60  # of a traceback
 
@@ -103,7 +106,16 @@ class Execute(preprocessors.Execute):
         self._interrupted = False
         folder = Path(resources["metadata"]["path"])
         self._digest = handed_in(nb, folder)
-        self._beside = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+        self._beside = {
+            path.name.partition(".")[0]
+            for path in folder.iterdir()
+            if path.is_dir() or path.name.endswith(tuple(importlib.machinery.all_suffixes()))
+        }
+        for path in sorted(folder.iterdir()):
+            if path.suffix in ARCHIVES:
+                flag(
+                    nb, "", f"{one_line(path.name, LONGEST_REMARK)} was handed in beside it and was not read"
+                )
         try:
             return super().preprocess(nb, resources, km)
         finally:
@@ -192,7 +204,7 @@ class Execute(preprocessors.Execute):
 
     def _end(self, begun: float, cell: Any = None, times: int = 1) -> float:
         """When so many cells that began then are to have ended, on a machine as busy as this one was."""
-        whole = self._end_of_all()
+        whole = begun + times * (self._end_of_all() - begun)
         own = super()._get_timeout(cell)
         return min(begun + times * own * self._slow, whole) if own else whole
 
@@ -365,12 +377,16 @@ class Execute(preprocessors.Execute):
         return [0, *(int.from_bytes(one[:4]) or 1 for one in drawn)]
 
     def _ask(self, code: str, nonce: str, pipe: Pipe, times: int) -> str | None:
+        begun = monotonic()
         try:
             return run_sync(self._async_ask)(code, nonce, pipe, times)
         except DeadKernelError:
             self._died("The Python process came to an end while your function was called.")
         except (TimeoutError, zmq.Again):
             self._stop("Your function did not come to an end, and did not let itself be interrupted.")
+        finally:
+            # Of all that the notebook may take, this is as much as the student's own check takes.
+            self._begun += (monotonic() - begun) * (1 - 1 / times)
         return None
 
     async def _async_ask(self, code: str, nonce: str, pipe: Pipe, times: int) -> str | None:

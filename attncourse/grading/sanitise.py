@@ -349,6 +349,7 @@ def as_code(source: str) -> str:
 # --- pictures ---
 
 _SVG = "{http://www.w3.org/2000/svg}"
+MOST_DRAWN = 100_000  # elements of a drawing
 _SVG_TAGS = {"svg", "g", "defs", "symbol", "use", "path", "rect", "circle", "ellipse", "line", "polyline"}
 _SVG_TAGS |= {"polygon", "text", "tspan", "clipPath", "mask", "pattern", "linearGradient", "radialGradient"}
 _SVG_TAGS |= {"stop", "marker", "title", "desc", "image", "style"}
@@ -366,9 +367,26 @@ def clean_svg(text: str) -> str | None:
         return None
     try:
         _clean_element(root)
+        if _drawn(root, {part.get("id", ""): part for part in root.iter()}, {}) > MOST_DRAWN:
+            return None
         return tostring(root, encoding="unicode")
     except RecursionError:
         return None
+
+
+def _drawn(element: Element, named: dict[str, Element], known: dict[Element, int]) -> int:
+    """How many elements a browser draws, with those that are used again and again.
+
+    Raises
+    ------
+    RecursionError
+        If one uses itself, or they are nested too deeply.
+    """
+    if element not in known:
+        used = [value[1:] for name, value in element.items() if name.rpartition("}")[2] == "href"]
+        parts = [*element, *(named[name] for name in used if name in named)]
+        known[element] = 1 + sum(_drawn(part, named, known) for part in parts)
+    return known[element]
 
 
 def _clean_element(element: Element) -> None:

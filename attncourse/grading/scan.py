@@ -98,7 +98,8 @@ def scan(
         for call in _certain(defined[answer][1]):
             root, *path = _dotted(call.func).split(".")
             path = [*imported.get(root, root).split("."), *path]
-            if path[0] == "torch" and _plain(path[-1]) in refused and not bound[root]:
+            # A class of that name is only made here: whether it is called nobody can be certain.
+            if path[0] == "torch" and path[-1].islower() and _plain(path[-1]) in refused and not bound[root]:
                 found.calls = f"{path[-1]} (line {call.lineno} of its cell)"
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
     seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in _walk(tree)]

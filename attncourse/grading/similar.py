@@ -29,6 +29,7 @@ NAME = "similar.html"
 LENGTH = 8  # parts of the syntax tree that make a piece
 LEAST = 30.0  # evidence for a pair to be shown; see tests/test_similar.py for what it finds
 SHARE = 0.28  # of the rarer pieces of the shorter one, that stand in the other, too
+LONGEST = 20_000  # characters of an answer that are compared
 COMMON = 0.1  # of the class: what more have written is no evidence
 
 KEPT = {"torch", "math", "np", "numpy", "self"} | set(dir(builtins))
@@ -120,6 +121,10 @@ def alike(answers: Mapping[str, Mapping[str, str]], known: Mapping[str, Iterable
     known : mapping of str to iterable of str
         For each task what anybody can have: what was handed out, and right answers.
     """
+    answers = {
+        student: {task: source[:LONGEST] for task, source in tasks.items()}
+        for student, tasks in answers.items()
+    }
     free = {
         task: {piece for source in sources for piece in pieces(source)} for task, sources in known.items()
     }

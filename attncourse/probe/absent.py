@@ -6,6 +6,7 @@ what has to be right for it: that is computed where the grader is, which sends b
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -140,8 +141,14 @@ def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
 
 
 # What a function of the grader raises is raised here again, so that it can be expected as at home.
-_RAISED = (RuntimeError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ZeroDivisionError)
-_KINDS = {kind.__name__: kind for kind in _RAISED}
+_KINDS = {
+    name: kind
+    for name, kind in vars(builtins).items()
+    # Those two cannot be made of words alone.
+    if isinstance(kind, type)
+    and issubclass(kind, Exception)
+    and not issubclass(kind, ExceptionGroup | UnicodeError)
+}
 
 
 @dataclass
