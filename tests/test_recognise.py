@@ -167,6 +167,74 @@ def test_a_students_mistake_is_told(answer, words):
     assert "without any tolerance" not in message
 
 
+# --- two mistakes at once ---
+
+
+def local_mask(num_queries, num_keys, radius):
+    query, key = torch.arange(num_queries)[:, None], torch.arange(num_keys)
+    return (query - key).abs() < radius
+
+
+def attention(query, key, value):
+    weights = torch.softmax(query @ key.mT, dim=-1)
+    return weights @ value, weights
+
+
+def counterexample(layer, x):
+    for order in (torch.arange(len(x)).flip(0), torch.arange(len(x)).roll(1)):
+        if not torch.allclose(layer(x[order]), layer(x)[order]):
+            return order[None].double()
+    return None
+
+
+def chunked_attention(query, key, value, chunk_size):
+    """Without the scale, and without what is left over at the end."""
+    chunk_size = min(chunk_size, key.shape[-2])
+    whole = key.shape[-2] // chunk_size * chunk_size
+    scores = query @ key[..., :whole, :].mT
+    return torch.softmax(scores, -1) @ value[..., :whole, :]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (local_mask, "positions at a distance of exactly the radius are left out"),
+        (
+            attention,
+            "in the form that was asked for, there is something else. This looks like: the scores are",
+        ),
+        (counterexample, "an order was expected: a tensor of whole numbers"),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_of_two_mistakes_one_is_told(answer, words):
+    assert words in told(answer.__name__, answer)
+
+
+def test_on_the_inputs_of_a_law_of_two_mistakes_one_shows():
+    seen = []
+
+    def watched(query, key, value, chunk_size):
+        seen.append(chunk_size)
+        return chunked_attention(query, key, value, chunk_size)
+
+    message = told("chunked_attention", watched)
+    assert seen
+    law = "with equal keys every output is the plain mean of the values"
+    named = "On those inputs it does the same as this mistake: the last chunk is left out if it is not full."
+    assert message.index(law) < message.index(named)
+
+
+def test_of_a_few_numbers_no_mistake_is_told_that_shows_in_a_law():
+    """One minus p is both the chance of none and, of one, that of another."""
+
+    def chance_of_best(num_right, num_pairs, num_heads):
+        of_one = sum(math.comb(num_pairs, k) for k in range(num_right, num_pairs + 1)) / 2**num_pairs
+        return 1 - of_one**num_heads
+
+    assert "does the same as this mistake" not in told("chance_of_best", chance_of_best)
+
+
 @pytest.mark.parametrize("name", ["telling_input", "leaking_change"])
 def test_what_gives_no_input_is_not_said_to_give_one(name):
     message = told(name, lambda *inputs: False)

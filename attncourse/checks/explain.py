@@ -208,8 +208,12 @@ def _formed(value: Plain, expected: Plain) -> Plain:
         return [own if part is None else part for own, part in zip(value, parts, strict=True)]
     if not isinstance(expected, Tensor):
         return None
-    if isinstance(value, tuple | list) and all(isinstance(part, float | int) for part in value):
-        value = torch.tensor(value)
+    if isinstance(value, tuple | list):
+        if all(isinstance(part, float | int) for part in value):
+            value = torch.tensor(value)
+        else:
+            fitting = [part for part in value if isinstance(part, Tensor) and part.shape == expected.shape]
+            value = fitting[0] if len(fitting) == 1 else None
     if not isinstance(value, Tensor):
         return None
     if value.shape != expected.shape:

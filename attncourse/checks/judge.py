@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attncourse.checks.compare import Problem, difference, dtype_name, problem_with, same_form
 from attncourse.checks.explain import cases_in_words, in_right_form, relation, where
-from attncourse.checks.recognise import Recognised, recognise
+from attncourse.checks.recognise import Recognised, made_there, recognise
 from attncourse.checks.task import Law, Task
 from attncourse.checks.verdict import Code, Facts, Passage, Picture, Pictures, Section, Verdict, Words
 from attncourse.probe.answer import Answer, Plain, object_of_type
@@ -124,7 +124,7 @@ def _judged(
     recognised = recognise(task, plain_cases, answers, first)
     if recognised is None or not recognised.everywhere:
         sections += _in_all_cases(task, plain_cases, answers, references, wrong)
-    law, breach = _broken_law(task, seed, ask, instead) if failure is None else (None, "")
+    law, breach, made = _broken_law(task, seed, ask, instead) if failure is None else (None, "", None)
     if law is not None:
         sections.append(
             Passage(
@@ -133,7 +133,7 @@ def _judged(
                 law.read,
             )
         )
-    sections += _passages(recognised)
+    sections += _passages(recognised or made)
     if recognised is None:
         sections += _in_right_form(task, plain_cases, answers, references)
     named = tuple(one.label for one in recognised.wrongs) if recognised and recognised.everywhere else ()
@@ -185,8 +185,13 @@ _WITHOUT_CASE = {
 }
 
 
-def _broken_law(task: Task, seed: int, ask: Ask, instead: Sequence[str]) -> tuple[Law | None, str]:
-    """The first law that the answer breaks, and how."""
+def _broken_law(
+    task: Task, seed: int, ask: Ask, instead: Sequence[str]
+) -> tuple[Law | None, str, Recognised | None]:
+    """The first law that the answer breaks, how, and which mistake does the same on the law's own inputs.
+
+    A law's inputs leave little room: of several mistakes often one alone shows there.
+    """
     trials = [law.cases(seed) for law in task.laws]
     flat = [case for trial in trials for case in trial]
     answers = list(ask(flat, instead)) if flat else []
@@ -204,8 +209,8 @@ def _broken_law(task: Task, seed: int, ask: Ask, instead: Sequence[str]) -> tupl
             continue
         breach = law.breach(trial, values)
         if breach is not None:
-            return law, breach
-    return None, ""
+            return law, breach, made_there(task, trial, answers[here])
+    return None, "", None
 
 
 def _number_if_expected(value: Plain, expected: Plain) -> Plain:
@@ -346,7 +351,7 @@ def _in_right_form(
     task: Task, cases: Sequence[Case], answers: Sequence[Answer], references: Sequence[Answer]
 ) -> list[Section]:
     """What remains to be said of an answer whose numbers came in another form than was expected."""
-    if task.compare is not None or len(answers) < len(cases):
+    if len(answers) < len(cases):
         return []
     formed = [
         None if answer.failure else in_right_form(answer, reference.value)
@@ -376,7 +381,9 @@ def _passages(recognised: Recognised | None) -> list[Section]:
     if recognised is None:
         return []
     wrongs = recognised.wrongs
-    if not recognised.everywhere:
+    if recognised.on_inputs_of_law:
+        lead = "On those inputs it does the same as this mistake:"
+    elif not recognised.everywhere:
         lead = "On this input it does the same as this mistake:"
     elif recognised.among_others:
         lead = "Whatever else there is, this looks like:"

@@ -1097,7 +1097,7 @@ def _score_functions(seed: int, dim: int, num_words: int) -> dict[str, tuple[str
         ),
         "a penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 2),
         "a small penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 300),
-        "a tiny penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 5000),
+        "a tiny penalty for distance": ("distance", lambda x, t: plain(x) - offset(t).abs() / 30_000),
         "a penalty for far keys only": (
             "distance",
             lambda x, t: plain(x) - (offset(t).abs() - (num_words - 2)).clamp(min=0),

@@ -33,6 +33,7 @@ class Recognised:
     wrongs: tuple[Wrong, ...]
     everywhere: bool = True
     among_others: bool = False
+    on_inputs_of_law: bool = False
 
 
 def recognise(
@@ -71,9 +72,7 @@ def recognise(
     singles = [one for one in task.single_mistakes if fits_there(one)]
     # Numbers that follow from an input that was spoilt can look like two mistakes, and are none.
     spoilt = any(answer.modified for answer in given)
-    # And so can words, of which there are few, where neither of the two was made.
-    says_little = not any(_tells(answer.value) for answer in given)
-    for there in (singles, () if spoilt or says_little else filter(fits_there, task.pairs)):
+    for there in (singles, () if spoilt else filter(fits_there, task.pairs)):
         fitting = [mistake for mistake in there if fits(mistake)]
         if fitting:
             return _shared(fitting)
@@ -85,6 +84,22 @@ def recognise(
     if spoilt or task.compare is not None:
         return None
     return _two_effects(task, ordered, given) or _made_among_others(task, ordered, given)
+
+
+def made_there(task: Task, trial: Sequence[Case], answers: Sequence[Answer]) -> Recognised | None:
+    """The mistake that gives the same as the answer in a trial of a law, where only one does."""
+    if not any(isinstance(answer.value, Tensor) and len(answer.value.unique()) > 2 for answer in answers):
+        return None  # of a few numbers it may be chance
+    fitting = [
+        mistake
+        for mistake in task.single_mistakes
+        if all(
+            coincide(answer, task.known(mistake, case)) for case, answer in zip(trial, answers, strict=True)
+        )
+    ]
+    return (
+        Recognised(fitting[0].wrongs, everywhere=False, on_inputs_of_law=True) if len(fitting) == 1 else None
+    )
 
 
 def _two_effects(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:

@@ -633,8 +633,10 @@ def _showing_cases(seed: int) -> list[Case]:
 def _showing_compare(inputs: dict[str, Any], value: Any) -> str | None:
     if isinstance(value, list | tuple) and all(type(one) in (int, float) for one in value):
         value = torch.tensor(value, dtype=torch.float64)
-    if not isinstance(value, Tensor) or not value.dtype.is_floating_point:
-        return "scores were expected: a tensor of eight floating-point numbers"
+    if not isinstance(value, Tensor):
+        return "scores were expected: a tensor of eight numbers"
+    if value.dtype != torch.float64:
+        return f"scores in float64 were expected, and these are {str(value.dtype).removeprefix('torch.')}"
     if value.shape != (_NUM_SCORES,):
         return "eight scores were expected, of shape (8,)"
     scores = value.double()
