@@ -8,6 +8,7 @@ import torch
 from attncourse import checks
 from attncourse.checks import laws
 from attncourse.checks.recognise import _tells as tells
+from attncourse.checks.task import registry
 
 
 def told(name, answer):
@@ -223,6 +224,24 @@ def test_on_the_inputs_of_a_law_of_two_mistakes_one_shows():
     law = "with equal keys every output is the plain mean of the values"
     named = "On those inputs it does the same as this mistake: the last chunk is left out if it is not full."
     assert message.index(law) < message.index(named)
+
+
+def test_words_that_two_mistakes_could_give_name_none_that_was_not_made():
+    """Where a run that is a little above the loss of a blind one is called stuck, nothing is exchanged."""
+
+    def which_run(losses, words_right, num_letters, length):
+        if words_right > 0.5:
+            return "works"
+        fifth = len(losses) // 5
+        last, before = losses[-fifth:].mean(), losses[-2 * fifth : -fifth].mean()
+        blind = registry["blind_loss"].reference(num_letters, length)
+        if last < 0.1 * blind:
+            return "leak"
+        if last < 0.9 * before:
+            return "unfinished"
+        return "blind" if last <= blind else "stuck"
+
+    assert "exchanged" not in told("which_run", which_run)
 
 
 def test_of_a_few_numbers_no_mistake_is_told_that_shows_in_a_law():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -72,10 +72,14 @@ def recognise(
     singles = [one for one in task.single_mistakes if fits_there(one)]
     # Numbers that follow from an input that was spoilt can look like two mistakes, and are none.
     spoilt = any(answer.modified for answer in given)
+    tells = any(_tells_much(answer.value) for answer in given)
     for there in (singles, () if spoilt else filter(fits_there, task.pairs)):
         fitting = [mistake for mistake in there if fits(mistake)]
         if fitting:
-            return _shared(fitting)
+            shared = _shared(fitting)
+            return (
+                shared if there is singles or tells or shared is None else _seen(task, shared, ordered, given)
+            )
     # An exception says itself what went wrong on one input.
     if given[0].failure is None and len(singles) == 1:
         right = task.known(task.reference, ordered[0])
@@ -88,8 +92,8 @@ def recognise(
 
 def made_there(task: Task, trial: Sequence[Case], answers: Sequence[Answer]) -> Recognised | None:
     """The mistake that gives the same as the answer in a trial of a law, where only one does."""
-    if not any(isinstance(answer.value, Tensor) and len(answer.value.unique()) > 2 for answer in answers):
-        return None  # of a few numbers it may be chance
+    if not any(isinstance(answer.value, Tensor) and _tells(answer.value) for answer in answers):
+        return None  # in a single number it may be chance
     fitting = [
         mistake
         for mistake in task.single_mistakes
@@ -100,6 +104,27 @@ def made_there(task: Task, trial: Sequence[Case], answers: Sequence[Answer]) -> 
     return (
         Recognised(fitting[0].wrongs, everywhere=False, on_inputs_of_law=True) if len(fitting) == 1 else None
     )
+
+
+def _seen(
+    task: Task, shared: Recognised, cases: Sequence[Case], given: Sequence[Answer]
+) -> Recognised | None:
+    """Of the mistakes of two that are told by words alone, those whose own effects are mostly there.
+
+    Words are few: of many pairs one gives them all where neither of the two was made.
+    """
+    seen = []
+    for mistake in task.single_mistakes:
+        if mistake.wrongs[0] not in shared.wrongs:
+            continue
+        acts = [
+            coincide(answer, known)
+            for case, answer in zip(cases, given, strict=True)
+            if not coincide(known := task.known(mistake, case), task.known(task.reference, case))
+        ]
+        if len(acts) > 1 and 4 * sum(acts) >= 3 * len(acts):
+            seen.append(mistake.wrongs[0])
+    return replace(shared, wrongs=tuple(seen), among_others=True) if seen else None
 
 
 def _two_effects(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
@@ -159,6 +184,15 @@ def _tells(value: Plain) -> bool:
         return False
     numbers = value[value.isfinite()].unique()
     return len(numbers) > 3 or bool((numbers != numbers.double().round()).any())
+
+
+def _tells_much(value: Plain) -> bool:
+    """Whether two answers hardly agree in this value by chance, counts and tables of yes and no included."""
+    if isinstance(value, tuple | list):
+        return any(map(_tells_much, value)) or (len(value) > 3 and all(type(one) is int for one in value))
+    if type(value) is int:
+        return abs(value) > 9
+    return _tells(value) or (isinstance(value, Tensor) and value.numel() > 8)
 
 
 def _shared(fitting: Sequence[Mistake]) -> Recognised | None:
