@@ -37,6 +37,8 @@ def configure(c: Any) -> None:
         f"{nbgrader}.AssignLatePenalties",
         f"{ours}.sanitise.RenameFiles",
     ]
+    # A notebook is validated when all of them have run, not after each.
+    c.Exporter.optimistic_validation = True
     c.AssignLatePenalties.plugin_class = f"{ours}.rules.LatePolicy"
     # nbgrader's own would write 0 over the empty marks of whoever did not hand in.
     c.ExportApp.plugin_class = f"{ours}.export.UnitMarks"

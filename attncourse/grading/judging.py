@@ -323,12 +323,12 @@ class Execute(preprocessors.Execute):
         respond = "__import__('attncourse.probe.respond').probe.respond.respond"
         # As many cases as a student's own check has get the time of a cell, as they do there.
         times = math.ceil(len(cases) / len(known))
-        code = f"{respond}({nonce!r}, {asked!r}, lambda: {answer})"
-        text = self._ask(code, nonce, Pipe(functions), times)
+        code = f"{respond}({nonce!r}, lambda: {answer})"
+        text = self._ask(code, asked, nonce, Pipe(functions), times)
         if text is None and self._interrupted and not self._stopped:
             # An interrupt may come late, when what it was meant for has ended by itself.
             self._interrupted = False
-            text = self._ask(code, nonce, Pipe(functions), times)
+            text = self._ask(code, asked, nonce, Pipe(functions), times)
         if self._stopped:
             raise Stopped(self._stopped)
         answers = wire.reply(text, nonce, len(cases))
@@ -376,10 +376,10 @@ class Execute(preprocessors.Execute):
         # PyTorch's generators know no more than 32 bits of a seed.
         return [0, *(int.from_bytes(one[:4]) or 1 for one in drawn)]
 
-    def _ask(self, code: str, nonce: str, pipe: Pipe, times: int) -> str | None:
+    def _ask(self, code: str, asked: str, nonce: str, pipe: Pipe, times: int) -> str | None:
         begun = monotonic()
         try:
-            return run_sync(self._async_ask)(code, nonce, pipe, times)
+            return run_sync(self._async_ask)(code, asked, nonce, pipe, times)
         except DeadKernelError:
             self._died("The Python process came to an end while your function was called.")
         except (TimeoutError, zmq.Again):
@@ -389,15 +389,17 @@ class Execute(preprocessors.Execute):
             self._begun += (monotonic() - begun) * (1 - 1 / times)
         return None
 
-    async def _async_ask(self, code: str, nonce: str, pipe: Pipe, times: int) -> str | None:
+    async def _async_ask(self, code: str, asked: str, nonce: str, pipe: Pipe, times: int) -> str | None:
         """Run code of ours in the student's kernel, as long as so many cells, and return what it publishes.
 
         Meanwhile, answer what it asks for by Jupyter's way of asking for input.
         """
         assert self.kc is not None
-        request = self.kc.execute(
-            code, silent=True, store_history=False, stop_on_error=False, allow_stdin=bool(pipe.functions)
-        )
+        content = {"code": code, "silent": True, "store_history": False, "stop_on_error": False}
+        content |= {"user_expressions": {}, "allow_stdin": bool(pipe.functions), wire.ASKED: asked}
+        message = self.kc.session.msg("execute_request", content)
+        self.kc.shell_channel.send(message)
+        request = message["header"]["msg_id"]
         iopub, stdin = self.kc.iopub_channel, self.kc.stdin_channel
         poller = zmq.asyncio.Poller()
         poller.register(iopub.socket, zmq.POLLIN)

@@ -12,25 +12,25 @@ from attncourse.probe import absent
 from attncourse.probe.answer import Answer, Failure
 from attncourse.probe.calling import Calling, Case, Way, probe
 from attncourse.probe.program import Elsewhere
-from attncourse.probe.wire import MIME, decode, encode_answers
+from attncourse.probe.wire import ASKED, MIME, decode, encode_answers
 
 
-def respond(nonce: str, asked: str, answer: Callable[[], Any]) -> None:
-    """Call the answer on the cases.
+def respond(nonce: str, answer: Callable[[], Any]) -> None:
+    """Call the answer on the cases that the message that brought this call holds, under `ASKED`.
+
+    They are not in the call: of what it runs, a kernel computes a fingerprint, letter by letter.
 
     Parameters
     ----------
     nonce : str
         Comes back with the answers, so that they are known to be those to this request.
-    asked : str
-        What :func:`~attncourse.probe.wire.request` made.
     answer : callable
         Gives the student's answer.
     """
     from IPython import get_ipython
     from IPython.display import publish_display_data
 
-    question = decode(asked)
+    question = decode(get_ipython().get_parent()["content"][ASKED])
     names: dict[str, Any] = get_ipython().user_ns
     module, _, name = question["way"].partition(".")
     way = getattr(import_module(f"attncourse.probe.{module}"), name)() if name else Way()

@@ -20,6 +20,7 @@ from attncourse.probe.calling import Calling, Case, Way
 from attncourse.probe.program import Program
 
 MIME = "application/vnd.attncourse.answers"
+ASKED = "attncourse"  # where the request stands in the message that has it answered
 MAX_ANSWER = 2**18  # characters for one answer; the longest right one has about 10,000
 MAX_REPLY = 2**24  # characters for all answers to one check
 MAX_WORDS = 4000  # characters of a message
