@@ -241,7 +241,7 @@ def test_a_changed_sentence_imports_nothing_and_a_changed_source_is_shown(tmp_pa
     assert warnings_of_a_build(tmp_path, settings) == []
     assert "A sentence." in (tmp_path / "html/index.html").read_text()
     assert imports.read_text() == "."
-    package.write_text(source.replace("42", "43"))
+    package.write_text(source.replace("return 42", "return 43"))
     assert warnings_of_a_build(tmp_path, settings) == []
     assert "43" in shown.read_text()
     shown.unlink()

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.base import AxeResults
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup, SoupStrainer
-from built_book import CHAPTERS, build, names_of_pages, program
+from built_book import CHAPTERS, LEFT_OUT, build, names_of_pages, program
 
 pytestmark = pytest.mark.slow
 
@@ -377,8 +377,10 @@ UNSIGNED = """[...document.querySelectorAll("article *")].filter(box => {
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_what_scrolls_on_a_phone_says_so(html, browser, scheme):
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
-    for name in ("book/masking.html", "book/scaling.html", "book/your_model.html", "book/instructors.html"):
-        page, _ = opened(context, f"{html.as_uri()}/{name}")
+    for name in ("masking", "scaling", "your_model", "instructors"):
+        if name in LEFT_OUT:
+            continue
+        page, _ = opened(context, f"{html.as_uri()}/book/{name}.html")
         assert page.locator("article pre").count()
         assert page.evaluate(UNSIGNED) == [], name
         page.close()
@@ -392,9 +394,10 @@ SCROLLING = """new Promise(requestAnimationFrame).then(() => new Promise(request
 })"""
 
 
-def test_a_wide_formula_is_reached_by_keyboard_however_the_window_changes(html, browser):
+@pytest.mark.parametrize("unit", ["words"])
+def test_a_wide_formula_is_reached_by_keyboard_however_the_window_changes(unit, html, browser):
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page, _ = opened(context, f"{html.as_uri()}/book/words.html")
+    page, _ = opened(context, f"{html.as_uri()}/book/{unit}.html")
     found = []
     for width in (390, 1280, 390):
         page.set_viewport_size({"width": width, "height": 800})
