@@ -130,6 +130,17 @@ def test_another_form_is_taken_for_the_right_one_only_without_a_guess(came, expe
         assert list(found.value) == list(formed)
 
 
+SHAPES = st.lists(st.integers(0, 3), max_size=3)
+
+
+@given(SHAPES, SHAPES)
+def test_any_shape_is_brought_into_form_or_not_and_keeps_its_numbers(came, expected):
+    found = in_right_form(Answer(torch.randn(came)), torch.zeros(expected))
+    if found is not None:
+        assert list(found.value.shape) == expected
+        assert math.prod(came) == math.prod(expected)
+
+
 def message_of(name, answer):
     with pytest.raises(checks.CheckFailed) as caught:
         getattr(checks, name)(answer)

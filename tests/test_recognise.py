@@ -244,6 +244,17 @@ def test_words_that_two_mistakes_could_give_name_none_that_was_not_made():
     assert "exchanged" not in told("which_run", which_run)
 
 
+def test_where_the_first_law_names_nothing_a_later_one_may():
+    def mlp(x, W_1, b_1, W_2, b_2):
+        """The first matrix is read in the wrong order, and what is negative is cut off at the end."""
+        hidden = x @ W_1.reshape(W_1.shape[1], W_1.shape[0]) + b_1
+        return torch.relu(hidden @ W_2.mT + b_2)
+
+    message = told("mlp", mlp)
+    assert "it is also true that" in message
+    assert "does the same as this mistake: the ReLU stands at the end" in message
+
+
 def test_of_a_few_numbers_no_mistake_is_told_that_shows_in_a_law():
     """One minus p is both the chance of none and, of one, that of another."""
 

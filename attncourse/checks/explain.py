@@ -217,7 +217,7 @@ def _formed(value: Plain, expected: Plain) -> Plain:
     if not isinstance(value, Tensor):
         return None
     if value.shape != expected.shape:
-        if [size for size in value.shape if size > 1] == [size for size in expected.shape if size > 1]:
+        if [size for size in value.shape if size != 1] == [size for size in expected.shape if size != 1]:
             value = value.reshape(expected.shape)
         elif value.dim() == expected.dim():
             value = next(

@@ -124,16 +124,13 @@ def _judged(
     recognised = recognise(task, plain_cases, answers, first)
     if recognised is None or not recognised.everywhere:
         sections += _in_all_cases(task, plain_cases, answers, references, wrong)
-    law, breach, made = _broken_law(task, seed, ask, instead) if failure is None else (None, "", None)
-    if law is not None:
-        sections.append(
-            Passage(
-                f"Of every right answer it is true that {law.sentence}.",
-                f"But {breach}. (That was tried with inputs of its own.)",
-                law.read,
-            )
-        )
-    sections += _passages(recognised or made)
+    laws = _broken_laws(task, seed, ask, instead, recognised is None) if failure is None else []
+    for law, breach, made in laws:
+        true = "it is true" if law is laws[0][0] else "it is also true"
+        tried = f"But {breach}. (That was tried with inputs of its own.)"
+        sections.append(Passage(f"Of every right answer {true} that {law.sentence}.", tried, law.read))
+        sections += _passages(made)
+    sections += _passages(recognised)
     if recognised is None:
         sections += _in_right_form(task, plain_cases, answers, references)
     named = tuple(one.label for one in recognised.wrongs) if recognised and recognised.everywhere else ()
@@ -148,7 +145,7 @@ def _judged(
         f"{task.name}: not right yet.",
         tuple(sections),
         named,
-        law.sentence if law else None,
+        laws[0][0].sentence if laws else None,
     )
 
 
@@ -185,13 +182,14 @@ _WITHOUT_CASE = {
 }
 
 
-def _broken_law(
-    task: Task, seed: int, ask: Ask, instead: Sequence[str]
-) -> tuple[Law | None, str, Recognised | None]:
-    """The first law that the answer breaks, how, and which mistake does the same on the law's own inputs.
+def _broken_laws(
+    task: Task, seed: int, ask: Ask, instead: Sequence[str], naming: bool
+) -> list[tuple[Law, str, Recognised | None]]:
+    """The first law that the answer breaks, and how; with `naming` the first that names a mistake, too.
 
     A law's inputs leave little room: of several mistakes often one alone shows there.
     """
+    told: list[tuple[Law, str, Recognised | None]] = []
     trials = [law.cases(seed) for law in task.laws]
     flat = [case for trial in trials for case in trial]
     answers = list(ask(flat, instead)) if flat else []
@@ -208,9 +206,14 @@ def _broken_law(
         if not all(map(same_form, values, expected)):
             continue
         breach = law.breach(trial, values)
-        if breach is not None:
-            return law, breach, made_there(task, trial, answers[here])
-    return None, "", None
+        if breach is None:
+            continue
+        made = made_there(task, trial, answers[here]) if naming else None
+        if not told or made is not None:
+            told.append((law, breach, made))
+        if made is not None or not naming:
+            break
+    return told
 
 
 def _number_if_expected(value: Plain, expected: Plain) -> Plain:

@@ -247,12 +247,14 @@ def _made(node: ast.AST | None) -> Iterator[ast.Call]:
 
 def _reached(answer: str, defined: Mapping[str, tuple[str, ast.AST]]) -> list[tuple[str, ast.AST]]:
     """The answer's definition and those of what it calls by name, each with the name of its cell."""
-    names = [answer]
+    names, known = [answer], {answer}
     for name in names:  # which grows
         if name in defined:
-            nodes = _walk(defined[name][1])
-            names += [n.id for n in nodes if isinstance(n, ast.Name) and n.id not in names]
-    return [defined[name] for name in dict.fromkeys(names) if name in defined]
+            for node in _walk(defined[name][1]):
+                if isinstance(node, ast.Name) and node.id not in known:
+                    known.add(node.id)
+                    names.append(node.id)
+    return [defined[name] for name in names if name in defined]
 
 
 def _dotted(node: ast.AST) -> str:
