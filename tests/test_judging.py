@@ -1209,6 +1209,14 @@ UNCERTAIN = {
         "def softmax(s):\n    return s.exp()\ndef check(s):\n    from torch import softmax\n"
         "    return softmax(s, -1)\ndef softargmax(s):\n    return softmax(s)"
     ),
+    "an answer without a definition": "softargmax = lambda s: torch.softmax(s, -1)",
+    "a helper without a definition": (
+        "h = lambda s: torch.softmax(s, -1)\ndef softargmax(s):\n    return h(s)"
+    ),
+    "defined under a condition": "if True:\n    def softargmax(s):\n        return torch.softmax(s, -1)",
+    "put among the globals": ("globals()['soft' + 'argmax'] = lambda s: torch.softmax(s, -1)"),
+    "bound to what another does": ("def other(s):\n    return torch.softmax(s, -1)\nsoftargmax = other"),
+    "by PyTorch's other name": "def softargmax(s):\n    return torch._safe_softmax(s, -1)",
     "a layer that is only built": (
         "def softargmax(s):\n    torch.nn.MultiheadAttention(4, 2)\n    return s.exp()"
     ),

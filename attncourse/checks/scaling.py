@@ -657,8 +657,8 @@ def _slip(name: str) -> Callable[[Normal], dict[str, Any]]:
 
 
 def _not_all_small(inputs: Any, value: Tensor) -> str | None:
-    farthest = value[value.abs() < math.inf].abs().max()
-    return None if farthest > 300 else f"the farthest of yours is {float(farthest):.4g} away"
+    farthest = max((abs(score) for score in value.tolist() if abs(score) < math.inf), default=0.0)
+    return None if farthest > 300 else f"the farthest of yours is {farthest:.4g} away"
 
 
 def _no_forbidden_chunk(inputs: Any, value: Tensor) -> str | None:

@@ -24,7 +24,7 @@ LAYERS = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLa
 SUSPICIOUS = {
     *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
     *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
-    *("importlib", "ctypes", "marshal", "pickle", "disable_current_modes"),
+    *("globals", "importlib", "ctypes", "marshal", "pickle", "disable_current_modes"),
 }
 BUILTINS = {"exec", "eval", "compile", "__import__"}
 
@@ -87,15 +87,14 @@ def scan(
     imported = {
         name: origin for tree in everywhere for node in _walk(tree) for name, origin in _imports(node)
     }
-    defined = {
-        node.name: (place, node)
-        for place, tree in trees
-        for node in tree.body
-        if isinstance(node, DEFINITIONS)
-    }
+    defined: dict[str, list[tuple[str, ast.AST]]] = defaultdict(list)
+    for place, tree in trees:
+        for node in _walk(tree):
+            for name in _given_by(node):
+                defined[name].append((place, node))
     bound = Counter(name for tree in everywhere for node in _walk(tree) for name in _bound(node))
-    if answer in defined and bound[answer] == 1:
-        for call in _certain(defined[answer][1]):
+    if bound[answer] == 1 and any(node in tree.body for _, tree in trees for _, node in defined[answer]):
+        for call in _certain(defined[answer][0][1]):
             root, *path = _dotted(call.func).split(".")
             path = [*imported.get(root, root).split("."), *path]
             # A class of that name is only made here: whether it is called nobody can be certain.
@@ -105,12 +104,16 @@ def scan(
     seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in _walk(tree)]
     for place, part in _reached(answer, defined):
         seen += [(place, node, forbidden) for node in _walk(part)]
+    # By these PyTorch is called, which has some functions by more than one name.
+    torches = {f"{name}." for name, origin in imported.items() if origin.split(".")[0] == "torch"}
     lines: dict[tuple[str, str], set[int]] = defaultdict(set)
     for place, node, unwanted in seen:
         for name in _names(node):
             last = imported.get(name, name).rpartition(".")[2]
             unseen = isinstance(node, ast.Name) and name in BUILTINS
-            if unseen or _plain(last) in unwanted or "scaled_dot_product" in last:
+            ours = unwanted is forbidden and _dotted(node).startswith(tuple(torches))
+            hidden = ours and any(one in _plain(last) for one in refused)
+            if unseen or hidden or _plain(last) in unwanted or "scaled_dot_product" in last:
                 lines[place, last].add(getattr(node, "lineno", 1))
         for _, origin in _imports(node):
             module = origin.partition(".")[0]
@@ -245,16 +248,26 @@ def _made(node: ast.AST | None) -> Iterator[ast.Call]:
         yield node
 
 
-def _reached(answer: str, defined: Mapping[str, tuple[str, ast.AST]]) -> list[tuple[str, ast.AST]]:
-    """The answer's definition and those of what it calls by name, each with the name of its cell."""
+def _given_by(node: ast.AST) -> list[str]:
+    """The names to which a node gives code: by a definition, or as anything whatever."""
+    if isinstance(node, DEFINITIONS):
+        return [node.name]
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+    return []
+
+
+def _reached(answer: str, defined: Mapping[str, Sequence[tuple[str, ast.AST]]]) -> list[tuple[str, ast.AST]]:
+    """What gives the answer its code, and what it calls by name, each with the name of its cell."""
     names, known = [answer], {answer}
     for name in names:  # which grows
-        if name in defined:
-            for node in _walk(defined[name][1]):
+        for _, given in defined.get(name, ()):
+            for node in _walk(given):
                 if isinstance(node, ast.Name) and node.id not in known:
                     known.add(node.id)
                     names.append(node.id)
-    return [defined[name] for name in names if name in defined]
+    return [one for name in names for one in defined.get(name, ())]
 
 
 def _dotted(node: ast.AST) -> str:
