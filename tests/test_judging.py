@@ -1214,6 +1214,7 @@ UNCERTAIN = {
         "h = lambda s: torch.softmax(s, -1)\ndef softargmax(s):\n    return h(s)"
     ),
     "defined under a condition": "if True:\n    def softargmax(s):\n        return torch.softmax(s, -1)",
+    "by a way to every module": ("def softargmax(s):\n    return torch.sys.modules['torch'].exp(s)"),
     "put among the globals": ("globals()['soft' + 'argmax'] = lambda s: torch.softmax(s, -1)"),
     "bound to what another does": ("def other(s):\n    return torch.softmax(s, -1)\nsoftargmax = other"),
     "by PyTorch's other name": "def softargmax(s):\n    return torch._safe_softmax(s, -1)",
@@ -1251,7 +1252,9 @@ def test_what_a_task_allows_costs_nothing():
     assert not scan(allowing, "mine", cells, locked).calls
 
 
-@pytest.mark.parametrize("source", ["%time 1\n" * 8000, "%time 1\n" * 45 + "x = 1\n" * 9000, "x" * 200_000])
+@pytest.mark.parametrize(
+    "source", ["/f x\n" * 200, "%time 1\n" * 8000, "%time 1\n" * 45 + "x = 1\n" * 9000, "x" * 200_000]
+)
 def test_a_cell_that_takes_too_long_to_read_is_not_read_and_that_is_told(source):
     found = scan(TASKS["softargmax"], "softargmax", [("own", source)], ["import torch"])
     assert "was not read" in found.remarks[0][1]
@@ -1279,9 +1282,9 @@ def test_a_cell_of_empty_lines_is_read_at_once():
     assert found.remarks == [("mine", "the code runs a file, which was not read")]
 
 
-@given(st.text(alphabet="%!?= \t\n\x0bx", max_size=40))
+@given(st.text(alphabet="%!?/,;= \t\n\x0bx", max_size=40))
 def test_commands_are_counted_line_by_line(source):
-    beyond = re.compile(r"^\s*[%!?]|\?\s*$|=\s*[%!]", re.MULTILINE)
+    beyond = re.compile(r"^\s*[%!?/,;]|\?\s*$|=\s*[%!]", re.MULTILINE)
     assert len(scanning._MAGICS.findall(source)) == len(beyond.findall(source))
 
 

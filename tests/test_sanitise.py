@@ -29,6 +29,7 @@ from quick_course import UNIT, answered, environment, gradebook_of, new_course, 
 from attncourse.grading import __main__ as command
 from attncourse.grading.__main__ import main
 from attncourse.grading.sanitise import (
+    _RUNS_OR_LOADS,
     Sanitise,
     clean_html,
     clean_markdown,
@@ -743,6 +744,12 @@ def test_a_person_looks_at_what_could_have_run_and_not_at_a_colour(source, told)
     nb, _ = Sanitise().preprocess(new_notebook(cells=[new_markdown_cell(source)]), {})
     assert nb.cells[0].source != source
     assert ("may run or load" in str(nb.metadata)) == told
+
+
+def test_a_sign_before_many_spaces_is_read_once():
+    # Where each number of spaces was tried before and behind a stroke, this took minutes.
+    assert not _RUNS_OR_LOADS.search("<" + 200_000 * " ")
+    assert _RUNS_OR_LOADS.search("<  /  script>")
 
 
 def test_long_lists_and_tables_are_not_nested():

@@ -2020,6 +2020,10 @@ def any_best_loss(chances, *, logarithm="natural", over="mean", guess="", form="
 
 def _run_record(normal: Normal, fault: str, best: float, low: float, high: float, steps: int) -> dict:
     """A training whose loss ends at `low`, and whose writing costs `high`, both in units of `best`."""
+    # What writing costs says by itself nothing of the fault: a table of costs is no answer.
+    first, second = torch.tanh(normal(2)).tolist()
+    best = round(best * (1 + 0.2 * first), 4)
+    high *= 1 + (0.2 if high > 1.5 else 0.03) * second
     level = low * best
     curve = level + (best + 2 - level) * torch.exp(-torch.arange(steps) / (steps / 12))
     loss = (curve + 0.05 * best * normal(steps)).abs()

@@ -76,7 +76,7 @@ _UNFIT = re.compile(
 
 # What makes it worth a look that something was taken out: not a class, a name or a colour that is not kept.
 _RUNS_OR_LOADS = re.compile(
-    r"<\s*/?\s*(script|iframe|frame|object|embed|applet|link|meta|base|form|button|svg|math|style|video|audio"
+    r"<\s*+/?\s*+(script|iframe|frame|object|embed|applet|link|meta|base|form|button|svg|math|style|video|audio"
     r"|template|portal|xmp|noscript|plaintext|textarea|select|dialog|marquee|isindex|img|image|input|source)\b"
     r"|[\s/\"']on\w+\s*=|(src|srcset|action|formaction|data|poster|background|ping|xlink:href)\s*="
     r"|script:|data:|url\s*\(|@import|expression\s*\(|position\s*:|&#",

@@ -113,6 +113,7 @@ def scan(
             unseen = isinstance(node, ast.Name) and name in BUILTINS
             ours = unwanted is forbidden and _dotted(node).startswith(tuple(torches))
             hidden = ours and any(one in _plain(last) for one in refused)
+            hidden |= _dotted(node).endswith("sys.modules")
             if unseen or hidden or _plain(last) in unwanted or "scaled_dot_product" in last:
                 lines[place, last].add(getattr(node, "lineno", 1))
         for _, origin in _imports(node):
@@ -142,7 +143,7 @@ PASSED = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, a
 MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # IPython reads a whole cell anew for each command of its own in it: with hundreds that takes minutes.
 # No pattern goes beyond a line: from each of many empty ones it would go to the end of all.
-_MAGICS = re.compile(r"^[^\S\n]*[%!?]|\?[^\S\n]*$|=[^\S\n]*[%!]", re.MULTILINE)
+_MAGICS = re.compile(r"^[^\S\n]*[%!?/,;]|\?[^\S\n]*$|=[^\S\n]*[%!]", re.MULTILINE)
 MOST_MAGICS = 50
 MOST_MAGICS_TIMES_CHARACTERS = 250_000
 MOST_CHARACTERS = 100_000
