@@ -312,6 +312,19 @@ def test_what_names_say():
     assert attempt("sums.ipynb") == 0
 
 
+def test_a_file_that_is_named_like_anothers_is_its_own_students():
+    """Platforms put whose it is first; what stands behind that, the student has chosen."""
+    another = "x_22_assignsubmission_file_"
+    for name, platform in (
+        (f"Ab Cd_11_assignsubmission_file_{another}.ipynb", "moodle"),
+        (f"cdab_11_9002_{another}-99.ipynb", "canvas"),
+        (f"cdab_LATE_11_9002_{another}.ipynb", "canvas"),
+    ):
+        found = sender([name], ["sums"])
+        assert (found.number, found.platform) == ("11", platform), name
+    assert sender(["11-2 - Ab Cd - Nov 21, 2026 915 PM", f"{another}.ipynb"], ["sums"]).number == "11"
+
+
 def packed(content, method=zipfile.ZIP_DEFLATED, **said):
     """A zip of one notebook, of which the directory at its end says something else."""
     buffer = io.BytesIO()

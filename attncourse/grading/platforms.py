@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-MOODLE = re.compile(r"^(?P<name>.+)_(?P<key>\d+)_assignsubmission_(?:file|onlinetext)(?:_|$)")
+MOODLE = re.compile(r"^(?P<name>.+?)_(?P<key>\d+)_assignsubmission_(?:file|onlinetext)(?:_|$)")
 CANVAS = re.compile(
     r"^(?P<name>[^_]+)_(?P<late>late_)?(?P<key>\d+)_(?P<file>\d+)_(?P<rest>.+)$", re.IGNORECASE
 )
@@ -59,15 +59,16 @@ class Sender:
 def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
     """Who handed in the file with this path."""
     # From the outside: what stands inside of a zip that was handed in, whoever handed it in has named.
+    # So it is with the end of a name: Moodle's signs may stand there, too, behind what another has put first.
     for place, part in enumerate(parts):
-        if found := MOODLE.match(part):
-            return Sender((found["name"],), found["key"], "moodle", around=tuple(parts[:place]))
         if found := BRIGHTSPACE.match(part):
             time = read_time(found["time"], TIMES)
             return Sender((found["name"],), found["key"], "brightspace", time, around=tuple(parts[:place]))
         if found := CANVAS.match(part):
             late = bool(found["late"])
             return Sender((found["name"],), found["key"], "canvas", late=late, around=tuple(parts[:place]))
+        if found := MOODLE.match(part):
+            return Sender((found["name"],), found["key"], "moodle", around=tuple(parts[:place]))
     folders, stem = parts[:-1], parts[-1].rpartition(".")[0]
     names = [part for part in folders if part not in OURS and part not in units]
     pattern = "|".join(map(re.escape, sorted(units, key=len, reverse=True)))
