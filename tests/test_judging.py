@@ -541,6 +541,41 @@ def test_what_builds_on_an_answer_whose_check_is_missing_is_judged_with_a_right_
     assert (mark(nb, "part"), mark(nb, "carried")) == (0, 2), text_of(nb, "carried")
 
 
+WRONG_TESTER = "def is_equivariant(layer, x):\n    return torch.allclose(layer(x.flip(0)), layer(x))"
+ON_THE_TESTER = """def symmetry(layer, x):
+    y = layer(x)
+    invariant = all(torch.allclose(layer(x[torch.randperm(len(x))]), y) for _ in range(20))
+    equivariant = is_equivariant(layer, x)
+    if equivariant and invariant:
+        return "both"
+    return "equivariant" if equivariant else "invariant" if invariant else "neither"
+"""
+BUT_THE_LAYERS = """def symmetry(layer, x):
+    return "equivariant" if is_equivariant(layer, x) else "neither"
+"""
+
+
+@pytest.mark.slow
+def test_a_right_function_takes_the_layers_that_an_answer_is_asked_about(tmp_path):
+    """They are no plain data, and go by their names."""
+    cells = [new_code_cell(HEAD)]
+    for name, tester, answer in (
+        ("wrong", WRONG_TESTER, ON_THE_TESTER),
+        ("none", "def is_equivariant(layer, x) return True", ON_THE_TESTER),  # Python cannot read it
+        ("ends", "def is_equivariant(layer, x):\n    raise asyncio.CancelledError", ON_THE_TESTER),
+        ("other", WRONG_TESTER, BUT_THE_LAYERS),
+    ):
+        cells += [new_code_cell("import asyncio\nis_equivariant = symmetry = None\ndel is_equivariant")]
+        cells += [new_code_cell(tester), check_cell(f"part {name}", "checks.is_equivariant(is_equivariant)")]
+        cells += [new_code_cell(answer), check_cell(name, "checks.symmetry(symmetry)")]
+    nb = executed(cells, tmp_path)
+    marks = [[mark(nb, f"part {name}"), mark(nb, name)] for name in ("wrong", "none", "ends", "other")]
+    assert marks == [[0, 2], [0, 2], [0, 2], [0, 0]], "\n".join(
+        text_of(nb, name) for name in ("wrong", "none", "ends")
+    )
+    assert "asyncio.exceptions.CancelledError" in text_of(nb, "part ends")
+
+
 # --- what a submission can call: nothing that computes its answers ---
 
 HEAD_OF_TWO = "import math, torch\nfrom attncourse import attention as course, checks, letters\n"
@@ -1126,6 +1161,9 @@ def test_nobody_honest_is_accused(name):
 
 HONEST = {
     "a helper of the same name": "def softmax(x):\n    return x\ndef h(s):\n    return s",
+    "a helper of the same name that it calls": (
+        "def softmax(x):\n    return x.exp()\ndef softargmax(s):\n    probe = softmax(s)\n    return probe"
+    ),
     "a star": "from torch import *\ndef softargmax(s):\n    e = exp(s)\n    return e / e.sum(-1, True)",
     "words": "def softargmax(s):\n    'Like torch.softmax.'\n    return s.exp()  # torch.softmax",
     "a comparison": "def softargmax(s):\n    return s.exp()\nprint(torch.softmax(softargmax(x), -1))",

@@ -49,6 +49,9 @@ LONGEST_LINE = 2000  # characters of a line of an error message
 MOST_LINES = 60  # of a traceback
 
 
+UNREADABLE = "what came back from the calls could not be read as tensors, numbers and words"
+
+
 class Stopped(Exception):
     """The student's kernel runs no more; the message says why."""
 
@@ -277,9 +280,6 @@ class Execute(preprocessors.Execute):
             return Verdict(task.name, False, f"{task.name}: not checked.", (Words(self._stopped),))
         # Only what has been judged can be given: nobody can earn its points with it any more.
         wrong = [part for part in task.builds_on if self._right.get(part) is False]
-        words = (
-            "Of the calls, what came back from your function could not be read as tensors, numbers and words."
-        )
         try:
             return judge(
                 task,
@@ -289,11 +289,10 @@ class Execute(preprocessors.Execute):
             )
         except Stopped:
             words = self._stopped
-        except wire.Malformed:
-            pass
         except Exception:
             self.log.exception("An answer could not be judged")
             flag(self.nb, name, f"the answer to {task.name} could not be judged")
+            words = UNREADABLE
         return Verdict(task.name, False, f"{task.name}: not right.", (Words(words),))
 
     def _answers(
@@ -304,7 +303,6 @@ class Execute(preprocessors.Execute):
         Raises
         ------
         Stopped
-        wire.Malformed
         """
         functions: dict[str, Callable] = {f"task.{part}": registry[part].reference for part in instead}
         known = task.cases(0)
@@ -312,7 +310,8 @@ class Execute(preprocessors.Execute):
         unseen = {
             place: way.functions(case.inputs)
             for place, case in enumerate(cases)
-            if task.unseen and not any(case is other for other in known)
+            # A right function of the grader's can call those that are here, too.
+            if instead or (task.unseen and not any(case is other for other in known))
         }
         functions |= wire.programs(unseen)
         for part in made.outside(task):
@@ -331,9 +330,12 @@ class Execute(preprocessors.Execute):
             text = self._ask(code, asked, nonce, Pipe(functions), times)
         if self._stopped:
             raise Stopped(self._stopped)
-        answers = wire.reply(text, nonce, len(cases))
-        if len(answers) < len(cases) and answers[-1].failure is None:
-            raise wire.Malformed("text is not the answers to all cases")
+        try:
+            answers = wire.reply(text, nonce, len(cases))
+            if len(answers) < len(cases) and answers[-1].failure is None:
+                raise wire.Malformed("text is not the answers to all cases")
+        except wire.Malformed:
+            return [Answer(failure=Failure("misfit", UNREADABLE))]
         for place, functions_here in unseen.items():
             if place < len(answers):
                 answers[place] = looked_at(way, cases[place], functions_here, answers[place])

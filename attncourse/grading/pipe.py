@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from attncourse.probe.answer import Plain
-from attncourse.probe.wire import decode, encode, holds_program
+from attncourse.probe.program import Named
+from attncourse.probe.wire import decode, encode, holds_function, is_handed_over
 
 # Much more than any answer needs, and little enough for this process: the largest thing that can be
 # computed from a tensor are the scores of all rows of numbers with each other.
@@ -51,8 +52,12 @@ class Pipe:
             asked = decode(question)
             compute = _derivatives if asked.get("derivatives") else _value
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
-            if len(leaves) > MOST_LEAVES or holds_program(leaves) or not _are_small(leaves):
+            if len(leaves) > MOST_LEAVES:
+                return _nothing("its arguments are too many")
+            data = [leaf for leaf in leaves if not isinstance(leaf, Named)]
+            if holds_function(data) or not _are_small(data):
                 return _nothing("its arguments are too large, or no plain data")
+            leaves = [self._handed(leaf) if isinstance(leaf, Named) else leaf for leaf in leaves]
             function = self.functions[asked["name"]]
         except Exception:
             return _nothing("it was not asked for as it should be")
@@ -61,6 +66,12 @@ class Pipe:
         except Exception as error:  # what the function says of arguments that do not fit
             kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
             return _nothing(str(error), kinds[0])
+
+    def _handed(self, function: Named) -> Callable:
+        """A function that the task hands to the answer, which hands it on."""
+        if not is_handed_over(function.asked_for):
+            raise LookupError
+        return self.functions[function.asked_for]
 
 
 def _nothing(words: str, kind: str = "ValueError") -> str:

@@ -24,9 +24,9 @@ LAYERS = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLa
 SUSPICIOUS = {
     *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
     *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
-    *("globals", "importlib", "ctypes", "marshal", "pickle", "disable_current_modes"),
+    *("importlib", "ctypes", "marshal", "pickle", "disable_current_modes"),
 }
-BUILTINS = {"exec", "eval", "compile", "__import__"}
+BUILTINS = {"exec", "eval", "compile", "globals", "__import__"}
 
 
 @dataclass
@@ -111,6 +111,9 @@ def scan(
         for name in _names(node):
             last = imported.get(name, name).rpartition(".")[2]
             unseen = isinstance(node, ast.Name) and name in BUILTINS
+            # What no import gives a meaning has its own from the notebook, where it is read.
+            if isinstance(node, ast.Name) and not unseen and not {name, "*"} & imported.keys():
+                continue
             ours = unwanted is forbidden and _dotted(node).startswith(tuple(torches))
             hidden = ours and any(one in _plain(last) for one in refused)
             hidden |= _dotted(node).endswith("sys.modules")

@@ -19,6 +19,7 @@ from torch.autograd import Function
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attncourse.probe.answer import Plain, plain
+from attncourse.probe.program import Elsewhere, Named
 from attncourse.probe.refusing import given
 from attncourse.probe.wire import decode, encode
 
@@ -134,6 +135,7 @@ def served(name: str) -> Callable:
 def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
     def call(*inputs: Any, **named: Any) -> Any:
         leaves, form = tree_flatten((inputs, named))
+        leaves = [leaf.hand_on() if isinstance(leaf, Elsewhere) else leaf for leaf in leaves]
         question = _Question(name, ask, form)
         return tree_unflatten(_Elsewhere.apply(question, *leaves), question.found)
 
@@ -162,7 +164,8 @@ class _Question:
 
     def put(self, leaves: Sequence[Any], **more: Plain) -> Plain:
         # Sizes often come as NumPy's numbers.
-        inputs, named = tree_unflatten([plain(leaf) for leaf in leaves], self.form)
+        data = [leaf if isinstance(leaf, Named) else plain(leaf) for leaf in leaves]
+        inputs, named = tree_unflatten(data, self.form)
         question = {"name": self.name, "inputs": inputs, "named": named, **more}
         reply = decode(self.ask(encode(question)))
         if "error" in reply:

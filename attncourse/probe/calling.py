@@ -153,7 +153,7 @@ def _probe_case(calling: Calling, answer: Any, case: Case, refusing: bool) -> An
         return Answer(failure=Failure("refused", str(refused)))
     except Misfit as misfit:
         return Answer(failure=Failure("misfit", str(misfit)))
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # some, like asyncio's, are no `Exception`
         if not callable(answer):
             return Answer(failure=Failure("not callable", describe_type(answer)))
         if type(error) is NotImplementedError and not error.args:

@@ -11,7 +11,35 @@ from torch import Tensor
 
 from attncourse.probe.answer import Misfit, Plain, plain
 from attncourse.probe.calling import Way
+from attncourse.probe.program import Elsewhere, Program
 from attncourse.probe.refusing import given
+
+
+class _Watched(Elsewhere):
+    """A layer, and on which inputs of the shape of `x` it was tried, `x` itself left out."""
+
+    def __init__(self, layer: Program, x: Tensor) -> None:
+        super().__init__(layer)
+        self.layer = layer
+        self.shape = x.shape
+        self.own = x.numpy().tobytes()
+        self.tried: set[bytes] = set()
+
+    @given  # what the layer does, the answer does not do
+    def __call__(self, z: Tensor) -> Tensor:
+        if len(self.tried) < 2 and isinstance(z, Tensor) and z.shape == self.shape:
+            try:
+                self.tried.update({z.detach().numpy().tobytes()} - {self.own})
+            except RuntimeError:  # within torch.vmap there are several, whose numbers cannot be read
+                self._tried_often()
+        return self.layer(z)
+
+    def hand_on(self) -> Any:
+        self._tried_often()  # by a right function
+        return self.layer.hand_on() if isinstance(self.layer, Elsewhere) else self.layer
+
+    def _tried_often(self) -> None:
+        self.tried |= {b"one of several", b"another of them"}
 
 
 class AskAboutLayer(Way):
@@ -22,18 +50,7 @@ class AskAboutLayer(Way):
 
     def use(self, answer: Callable, inputs: dict[str, Plain]) -> Any:
         layer, x = inputs["layer"], inputs["x"]
-        own = x.numpy().tobytes()
-        tried: set[bytes] = set()
-
-        @given  # what the layer does, the answer does not do
-        def watched(z: Tensor) -> Tensor:
-            if len(tried) < 2 and isinstance(z, Tensor) and z.shape == x.shape:
-                try:
-                    tried.update({z.detach().numpy().tobytes()} - {own})
-                except RuntimeError:  # within torch.vmap there are several, whose numbers cannot be read
-                    tried.update({b"one of several", b"another of them"})
-            return layer(z)
-
+        watched = _Watched(layer, x)
         try:
             value = answer(watched, x)
         except IndexError:
@@ -48,8 +65,8 @@ class AskAboutLayer(Way):
             value = value.item()
         # The powers of one permutation are never all permutations, so a yes needs two at least.
         says_yes = isinstance(value, bool | np.bool_ | str) and value in self.yes
-        if says_yes and len(tried) < 2:
-            number = "no other input" if not tried else "a single other input"
+        if says_yes and len(watched.tried) < 2:
+            number = "no other input" if not watched.tried else "a single other input"
             raise Misfit(
                 f"{plain(value)!r} is said after {number} was tried: there are many orders of the positions"
             )

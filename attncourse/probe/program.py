@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,18 +56,33 @@ class Elsewhere(Program):
     ----------
     call : callable
         Has it computed.
+    asked_for : str, optional
+        What it is asked for, by which it can be an argument of another function that is computed there.
     """
 
-    def __init__(self, call: Callable) -> None:
+    def __init__(self, call: Callable, asked_for: str = "") -> None:
         super().__init__([])
         self._call = call
+        self.asked_for = asked_for
 
     def __call__(self, *inputs: Any) -> Any:
         self.calls += 1
         return self._call(*inputs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Elsewhere:
-        return Elsewhere(self._call)
+        return Elsewhere(self._call, self.asked_for)
+
+    def hand_on(self) -> Named:
+        """What stands for it as the argument of another function, which calls it as often as it needs."""
+        self.calls += 1
+        return Named(self.asked_for)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A function of the grader's, by what it is asked for."""
+
+    asked_for: str
 
 
 @given  # what it does, the answer does not do

@@ -35,8 +35,8 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
     module, _, name = question["way"].partition(".")
     way = getattr(import_module(f"attncourse.probe.{module}"), name)() if name else Way()
     calling = Calling(way, question["refuses"], question["allows"])
-    instead = [name for name in question["instead"] if name in names]
-    before = {name: names[name] for name in instead}
+    instead = question["instead"]
+    before = {name: names[name] for name in instead if name in names}
 
     one_at_a_time = threading.Lock()
 
@@ -61,6 +61,8 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
     except KeyboardInterrupt:
         answers = [Answer(failure=Failure("interrupted"))]
     finally:
+        for name in instead:
+            names.pop(name, None)
         names.update(before)
         absent.serve([], ask)
     publish_display_data({MIME: json.dumps({"nonce": nonce, "answers": encode_answers(answers)})})
@@ -70,7 +72,10 @@ def cases_of(question: dict[str, Any]) -> list[Case]:
     """The cases of a request; functions among their inputs are those that are served."""
     return [
         Case(
-            {**inputs, **{name: Elsewhere(absent.served(program)) for name, program in programs.items()}},
+            {
+                **inputs,
+                **{name: Elsewhere(absent.served(program), program) for name, program in programs.items()},
+            },
             contiguous=contiguous,
         )
         for inputs, contiguous, programs in question["cases"]

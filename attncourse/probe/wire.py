@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, Plain, plain
 from attncourse.probe.calling import Calling, Case, Way
-from attncourse.probe.program import Program
+from attncourse.probe.program import Named, Program
 
 MIME = "application/vnd.attncourse.answers"
 ASKED = "attncourse"  # where the request stands in the message that has it answered
@@ -135,6 +135,11 @@ def _asked_for(place: int, name: str) -> str:
     return f"case {place}.{name}"
 
 
+def is_handed_over(asked_for: str) -> bool:
+    """Whether what is asked for by this is one of `programs`."""
+    return asked_for.startswith("case ")
+
+
 def _kept(calling: Calling, cases: Sequence[Case], unseen: Container[int]) -> list[dict[str, str]]:
     """By their names, what the functions among the inputs of each case are asked for."""
     return [
@@ -183,6 +188,8 @@ def _packed(value: Plain) -> Any:
         return {"foreign": value.description[:MAX_WORDS]}
     if isinstance(value, Program):
         return {"program": _packed(value.steps)}
+    if isinstance(value, Named):
+        return {"named": value.asked_for}
     if isinstance(value, tuple | list):
         return {type(value).__name__: [_packed(part) for part in value]}
     if isinstance(value, dict):
@@ -213,6 +220,8 @@ def _unpacked(value: Any) -> Plain:
         return Foreign(_words(content))
     if kind == "program":
         return Program(_unpacked(content))
+    if kind == "named":
+        return Named(_words(content))
     if not isinstance(content, list):
         raise TypeError
     if kind == "dict":
@@ -245,13 +254,13 @@ def _words(text: Any) -> str:
     return "".join(letter for letter in text[:MAX_WORDS] if letter.isprintable() or letter == "\n")
 
 
-def holds_program(value: Plain) -> bool:
+def holds_function(value: Plain) -> bool:
     """Functions go to a student's process, and never come from there."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, tuple | list):
-        return isinstance(value, Program)
-    return any(map(holds_program, value))
+        return isinstance(value, Program | Named)
+    return any(map(holds_function, value))
 
 
 def _encode_answer(answer: Answer) -> str:
@@ -277,7 +286,7 @@ def _decode_answer(text: Any) -> Answer:
             if kind not in FAILURES:
                 raise TypeError
             failure = Failure(kind, name, words)
-        if not isinstance(modified, list) or holds_program(value):
+        if not isinstance(modified, list) or holds_function(value):
             raise TypeError
         return Answer(value, failure, tuple(map(_words, modified)))
     except (ValueError, TypeError) as error:
