@@ -280,6 +280,7 @@ class Execute(preprocessors.Execute):
             return Verdict(task.name, False, f"{task.name}: not checked.", (Words(self._stopped),))
         # Only what has been judged can be given: nobody can earn its points with it any more.
         wrong = [part for part in task.builds_on if self._right.get(part) is False]
+        words = UNREADABLE
         try:
             return judge(
                 task,
@@ -292,7 +293,6 @@ class Execute(preprocessors.Execute):
         except Exception:
             self.log.exception("An answer could not be judged")
             flag(self.nb, name, f"the answer to {task.name} could not be judged")
-            words = UNREADABLE
         return Verdict(task.name, False, f"{task.name}: not right.", (Words(words),))
 
     def _answers(
