@@ -310,10 +310,11 @@ class Execute(preprocessors.Execute):
         unseen = {
             place: way.functions(case.inputs)
             for place, case in enumerate(cases)
-            # A right function of the grader's can call those that are here, too.
-            if instead or (task.unseen and not any(case is other for other in known))
+            if task.unseen and not any(case is other for other in known)
         }
-        functions |= wire.programs(unseen)
+        # A right function of the grader's may be handed any of them.
+        handed = dict(enumerate(way.functions(case.inputs) for case in cases))
+        functions |= wire.programs(handed if instead else unseen)
         for part in made.outside(task):
             if self._right.get(part) is not None:
                 functions[f"course.{part}"] = getattr(attncourse, part)

@@ -53,7 +53,7 @@ class Pipe:
             compute = _derivatives if asked.get("derivatives") else _value
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
             if len(leaves) > MOST_LEAVES:
-                return _nothing("its arguments are too many")
+                return _nothing("its arguments are too large")
             data = [leaf for leaf in leaves if not isinstance(leaf, Named)]
             if holds_function(data) or not _are_small(data):
                 return _nothing("its arguments are too large, or no plain data")

@@ -19,7 +19,7 @@ from torch.autograd import Function
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attncourse.probe.answer import Plain, plain
-from attncourse.probe.program import Elsewhere, Named
+from attncourse.probe.program import Named, Program
 from attncourse.probe.refusing import given
 from attncourse.probe.wire import decode, encode
 
@@ -135,7 +135,7 @@ def served(name: str) -> Callable:
 def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
     def call(*inputs: Any, **named: Any) -> Any:
         leaves, form = tree_flatten((inputs, named))
-        leaves = [leaf.hand_on() if isinstance(leaf, Elsewhere) else leaf for leaf in leaves]
+        leaves = [leaf.hand_on() if isinstance(leaf, Program) else leaf for leaf in leaves]
         question = _Question(name, ask, form)
         return tree_unflatten(_Elsewhere.apply(question, *leaves), question.found)
 

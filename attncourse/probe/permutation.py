@@ -11,15 +11,15 @@ from torch import Tensor
 
 from attncourse.probe.answer import Misfit, Plain, plain
 from attncourse.probe.calling import Way
-from attncourse.probe.program import Elsewhere, Program
+from attncourse.probe.program import Program
 from attncourse.probe.refusing import given
 
 
-class _Watched(Elsewhere):
+class _Watched(Program):
     """A layer, and on which inputs of the shape of `x` it was tried, `x` itself left out."""
 
     def __init__(self, layer: Program, x: Tensor) -> None:
-        super().__init__(layer)
+        super().__init__([])
         self.layer = layer
         self.shape = x.shape
         self.own = x.numpy().tobytes()
@@ -36,7 +36,7 @@ class _Watched(Elsewhere):
 
     def hand_on(self) -> Any:
         self._tried_often()  # by a right function
-        return self.layer.hand_on() if isinstance(self.layer, Elsewhere) else self.layer
+        return self.layer.hand_on()
 
     def _tried_often(self) -> None:
         self.tried |= {b"one of several", b"another of them"}

@@ -7,6 +7,7 @@ side. The answer gets a :class:`Program`, which can be called like the function.
 from __future__ import annotations
 
 import builtins
+import copy
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +33,11 @@ class Program:
     ----------
     calls : int
         How often it was called.
+    asked_for : str
+        The name by which other functions of the grader's can be handed this one; or empty.
     """
+
+    asked_for = ""
 
     def __init__(self, steps: list[dict[str, Any]]) -> None:
         self.steps = steps
@@ -43,7 +48,14 @@ class Program:
         return _run(self.steps, inputs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Program:
-        return Program(self.steps)
+        again = copy.copy(self)
+        again.calls = 0
+        return again
+
+    def hand_on(self) -> Any:
+        """What stands for it where it is an argument of another function, which calls it elsewhere."""
+        self.calls += 1
+        return Named(self.asked_for) if self.asked_for else self
 
     def __repr__(self) -> str:
         return "<a function>"
@@ -56,26 +68,15 @@ class Elsewhere(Program):
     ----------
     call : callable
         Has it computed.
-    asked_for : str, optional
-        What it is asked for, by which it can be an argument of another function that is computed there.
     """
 
-    def __init__(self, call: Callable, asked_for: str = "") -> None:
+    def __init__(self, call: Callable) -> None:
         super().__init__([])
         self._call = call
-        self.asked_for = asked_for
 
     def __call__(self, *inputs: Any) -> Any:
         self.calls += 1
         return self._call(*inputs)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Elsewhere:
-        return Elsewhere(self._call, self.asked_for)
-
-    def hand_on(self) -> Named:
-        """What stands for it as the argument of another function, which calls it as often as it needs."""
-        self.calls += 1
-        return Named(self.asked_for)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from attncourse.probe import absent
 from attncourse.probe.answer import Answer, Failure
 from attncourse.probe.calling import Calling, Case, Way, probe
-from attncourse.probe.program import Elsewhere
+from attncourse.probe.program import Elsewhere, Program
 from attncourse.probe.wire import ASKED, MIME, decode, encode_answers
 
 
@@ -49,7 +49,7 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
         [
             *(f"course.{name}" for name in calling.allows),
             *(f"task.{name}" for name in instead),
-            *(program for _, _, programs in question["cases"] for program in programs.values()),
+            *(asked_for for _, _, functions in question["cases"] for asked_for in functions.values()),
         ],
         ask,
     )
@@ -69,14 +69,13 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
 
 
 def cases_of(question: dict[str, Any]) -> list[Case]:
-    """The cases of a request; functions among their inputs are those that are served."""
-    return [
-        Case(
-            {
-                **inputs,
-                **{name: Elsewhere(absent.served(program), program) for name, program in programs.items()},
-            },
-            contiguous=contiguous,
-        )
-        for inputs, contiguous, programs in question["cases"]
-    ]
+    """The cases of a request; functions that are not among their inputs are those that are served."""
+    cases = []
+    for inputs, contiguous, functions in question["cases"]:
+        for name, asked_for in functions.items():
+            if inputs[name] is None:
+                inputs[name] = Elsewhere(absent.served(asked_for))
+            if isinstance(inputs[name], Program):
+                inputs[name].asked_for = asked_for
+        cases.append(Case(inputs, contiguous=contiguous))
+    return cases

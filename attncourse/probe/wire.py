@@ -112,21 +112,24 @@ def request(
         "instead": tuple(instead),
         "cases": [
             (
-                {name: None if name in kept else value for name, value in case.inputs.items()},
+                {
+                    name: None if place in unseen and name in asked_for else value
+                    for name, value in case.inputs.items()
+                },
                 case.contiguous,
-                kept,
+                asked_for,
             )
-            for case, kept in zip(cases, _kept(calling, cases, unseen), strict=True)
+            for place, (case, asked_for) in enumerate(zip(cases, _functions(calling, cases), strict=True))
         ],
     }
     return encode(question)
 
 
-def programs(kept: Mapping[int, Mapping[str, Callable]]) -> dict[str, Callable]:
-    """The functions that stay here, of the cases at these places, by what they are asked for."""
+def programs(of_cases: Mapping[int, Mapping[str, Callable]]) -> dict[str, Callable]:
+    """The functions among the inputs of the cases at these places, by what they are asked for."""
     return {
         _asked_for(place, name): function
-        for place, functions in kept.items()
+        for place, functions in of_cases.items()
         for name, function in functions.items()
     }
 
@@ -140,10 +143,10 @@ def is_handed_over(asked_for: str) -> bool:
     return asked_for.startswith("case ")
 
 
-def _kept(calling: Calling, cases: Sequence[Case], unseen: Container[int]) -> list[dict[str, str]]:
+def _functions(calling: Calling, cases: Sequence[Case]) -> list[dict[str, str]]:
     """By their names, what the functions among the inputs of each case are asked for."""
     return [
-        {name: _asked_for(place, name) for name in calling.way.functions(case.inputs) if place in unseen}
+        {name: _asked_for(place, name) for name in calling.way.functions(case.inputs)}
         for place, case in enumerate(cases)
     ]
 
