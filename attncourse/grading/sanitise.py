@@ -14,8 +14,10 @@ import html
 import mimetypes
 import re
 import secrets
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from time import monotonic
 from typing import Any
@@ -34,6 +36,7 @@ from nbconvert.filters import strip_files_prefix
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_locked
+from PIL import Image
 from traitlets import Integer
 
 from attncourse.grading import policy, repair
@@ -47,6 +50,7 @@ _TAGS = nh3.ALLOWED_TAGS - {"area", "map"} | {"big", "font", "input", "tfoot"}
 _ATTRIBUTES: dict[str, set[str]] = {tag: set(names) for tag, names in nh3.ALLOWED_ATTRIBUTES.items()}
 _ATTRIBUTES["*"] = {"align", "class", "dir", "id", "lang", "style", "title", "valign"}
 _ATTRIBUTES |= {"font": {"color", "face", "size"}, "details": {"open"}, "input": {"checked"}}
+_SIZES = {"border", "cellpadding", "cellspacing", "height", "size", "width"}
 for _tag in ("table", "td", "th", "col"):
     _ATTRIBUTES[_tag] |= {"border", "cellpadding", "cellspacing", "bgcolor", "height", "width"}
 _STYLES = {
@@ -66,13 +70,24 @@ _STYLES |= {
 }
 _STYLES |= {f"border{of}" for of in ("", "-top", "-right", "-bottom", "-left", "-color", "-style", "-width")}
 _STYLES |= {"border-collapse", "border-spacing", "border-radius"}
-# What could cover what stands beside it, or push it away: negative lengths, calculated ones (brackets are for
-# colours), those of five digits, and what is written in another way than it is read.
+# What could cover what stands beside it: negative lengths, calculated ones (brackets are for colours), and
+# what is written in another way than it is read.
 _UNFIT = re.compile(
-    r"(^|[^\w#-])-[\d.]|(?<!rgb)(?<!rgba)(?<!hsl)(?<!hsla)\(|\\|/\*"
-    r"|(?<![\w#.])\d{5}|(?<![\w#.-])\d*\.?\d+e[+-]?\d",
+    r"(^|[^\w#-])-[\d.]|(?<!rgb)(?<!rgba)(?<!hsl)(?<!hsla)\(|\\|/\*",
     re.IGNORECASE,
 )
+# What could push it away. Many small sizes together are left to the pages: there all that was handed in lies
+# in boxes of a limited height (see page.html.jinja and look.css).
+_NUMBER = re.compile(r"(?<![\w#.])(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)([a-z%]*)", re.IGNORECASE)
+MOST_PIXELS = 2000
+_LARGEST = {"": MOST_PIXELS, "px": MOST_PIXELS, "pt": MOST_PIXELS, "%": 300}
+LARGEST = 100  # of every other unit, such as em
+
+
+def _is_large(size: str) -> bool:
+    """Whether a size, or a style, holds a number that is larger than what anybody needs."""
+    return any(float(number) > _LARGEST.get(unit.lower(), LARGEST) for number, unit in _NUMBER.findall(size))
+
 
 # What makes it worth a look that something was taken out: not a class, a name or a colour that is not kept.
 _RUNS_OR_LOADS = re.compile(
@@ -112,9 +127,11 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
         case "href":
             return value if _LINK.fullmatch(value) or _RELATIVE.fullmatch(unquote(value)) else None
         case "style":
-            return ";".join(part for part in value.split(";") if not _UNFIT.search(part))
+            return ";".join(part for part in value.split(";") if not (_UNFIT.search(part) or _is_large(part)))
         case "src":
-            return value if _PICTURE.fullmatch(value) or _BESIDE.fullmatch(unquote(value)) else None
+            return value if _is_picture(value) or _BESIDE.fullmatch(unquote(value)) else None
+        case _ if name in _SIZES and _is_large(value):
+            return None
     return value
 
 
@@ -227,22 +244,16 @@ _MATHML = {"math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "mfrac", "
 _MATHML |= {"merror", "mpadded", "mphantom", "menclose", "msub", "msup", "msubsup", "munder", "mover"}
 _MATHML |= {"munderover", "mmultiscripts", "mprescripts", "mtable", "mtr", "mtd"}
 _OF_MATHML = {"display", "displaystyle", "scriptlevel", "mathvariant", "stretchy", "symmetric", "largeop"}
-_OF_MATHML |= {
-    "movablelimits",
-    "fence",
-    "separator",
-    "form",
-    "lspace",
-    "rspace",
-    "minsize",
-    "maxsize",
-    "accent",
-}
-_OF_MATHML |= {"accentunder", "linethickness", "width", "height", "depth", "voffset", "columnalign", "style"}
+_OF_MATHML |= {"movablelimits", "fence", "separator", "form", "accent", "accentunder", "columnalign", "style"}
 _OF_MATHML |= {"columnspan", "rowspan", "columnlines", "rowlines", "notation"}
+_SIZES |= {"depth", "linethickness", "lspace", "maxsize", "minsize", "rspace", "voffset"}
 _MATH_CLEANER = nh3.Cleaner(
     tags=_MATHML,
-    attributes={"*": _OF_MATHML},
+    attributes={"*": _OF_MATHML | _SIZES},
+    # A small negative space is part of many formulas.
+    attribute_filter=lambda tag, name, value: (
+        None if (name in _SIZES or name == "style") and _is_large(value) else value
+    ),
     filter_style_properties=_STYLES | {"justify-items"},
 )
 # In HTML that is clean a value holds no quotation mark: this is a tag wherever it stands.
@@ -367,6 +378,9 @@ def clean_svg(text: str) -> str | None:
         return None
     try:
         _clean_element(root)
+        for name in ("width", "height"):
+            if _is_large(root.get(name, "")):
+                del root.attrib[name]
         if _drawn(root, {part.get("id", ""): part for part in root.iter()}, {}) > MOST_DRAWN:
             return None
         return tostring(root, encoding="unicode")
@@ -392,7 +406,7 @@ def _drawn(element: Element, named: dict[str, Element], known: dict[Element, int
 def _clean_element(element: Element) -> None:
     for name, value in list(element.attrib.items()):
         local = name.rpartition("}")[2].lower()
-        inside = value.startswith("#") or (_PICTURE.fullmatch(value) and "svg" not in value[:20])
+        inside = value.startswith("#") or (_is_picture(value) and "svg" not in value[:20])
         if local.startswith("on") or (local in ("href", "src") and not inside) or _loads(value):
             del element.attrib[name]
     for child in list(element):
@@ -419,7 +433,28 @@ def _picture(kind: str, data: Any) -> str | None:
     if kind == "image/svg+xml":
         drawing = clean_svg(content.decode("utf-8", "replace"))
         return None if drawing is None else base64.b64encode(drawing.encode()).decode()
-    return data if kind in ("image/png", "image/jpeg", "image/gif", "image/webp") else None
+    return data if kind in _FORMATS and _can_be_shown(content, _FORMATS[kind]) else None
+
+
+_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
+
+
+def _is_picture(address: str) -> bool:
+    """Whether this is a picture itself, and if it has pixels, not too many."""
+    found = _PICTURE.fullmatch(address)
+    if found is None or found[1] == "svg+xml":
+        return found is not None
+    return _picture(f"image/{found[1]}", address.partition(",")[2]) is not None
+
+
+def _can_be_shown(content: bytes, kind: str) -> bool:
+    """Whether this begins as such a picture does, and promises no more pixels than Pillow thinks safe."""
+    try:
+        with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
+            Image.open(BytesIO(content), formats=[kind]).close()
+    except Exception:  # whatever its parsers raise, and Pillow's own words on too many pixels
+        return False
+    return True
 
 
 # --- notebooks ---
@@ -504,7 +539,7 @@ def _output(output: Any) -> Any:
             sizes[kind] = {
                 name: size
                 for name, size in about.items()
-                if name in ("width", "height") and type(size) is int
+                if name in ("width", "height") and type(size) is int and 0 < size <= MOST_PIXELS
             }
     ours = {"attncourse": "verdict"} if repair.VERDICT in output.data else {}
     output.metadata = nbformat.from_dict(sizes | ours)
