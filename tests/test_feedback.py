@@ -7,7 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from traitlets.config import Config
 
 from attncourse import checks
-from attncourse.grading.feedback import FeedbackExporter
+from attncourse.grading.feedback import FeedbackExporter, titles
 from attncourse.grading.repair import VERDICT
 
 ORDINARY = "# A title\n\n$x$ and *more*"
@@ -63,7 +63,7 @@ def whole_page(book="", outside=True, units=()):
     notebook = new_notebook(
         cells=[
             new_markdown_cell(
-                "## Task 1: The `sum`\n\n$x$ [Read](../../book/sums.md#adding) `" + 99 * "x" + "`"
+                "## A title of the student's own\n\n$x$ [Read](../../book/sums.md#adding) `" + 99 * "x" + "`"
             ),
             answer_cell("def add(a, b):\n    return '<b>'", "Nearly."),
             graded_cell("check_add", failed),
@@ -77,6 +77,7 @@ def whole_page(book="", outside=True, units=()):
     exporter = FeedbackExporter(config=Config({"FeedbackExporter": settings}))
     names = {"notebook": "sums", "name": "Student One", "score": 1.5, "max_score": 6.0, "late_penalty": 0.5}
     names["marked"] = {"essay": False}
+    names["titles"] = {"check_add": "Task 1: The sum"}
     return exporter.from_notebook_node(notebook, {"nbgrader": names})[0]
 
 
@@ -96,6 +97,13 @@ def test_a_page_says_who_what_and_how_much():
     assert add.find("pre", class_="message").text == MESSAGE
     assert page.find("img")["src"] == "data:image/png;base64,QUJD"
     assert not page.find_all("script")
+
+
+def test_tasks_have_the_titles_of_the_courses_own_notebook():
+    texts = ["# Sums", "## Task 1: The `sum`\n\nMore.", "No heading.", "## Task 2"]
+    cells = [*map(new_markdown_cell, texts[:3]), graded_cell("check_add"), graded_cell("check_more")]
+    cells += [new_markdown_cell(texts[3]), answer_cell("pass"), graded_cell("essay")]
+    assert titles(new_notebook(cells=cells)) == {"check_add": "Task 1: The sum", "essay": "Task 2"}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ import pytest
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 from nbgrader.preprocessors import NbGraderPreprocessor
-from quick_course import UNIT, answered, environment, gradebook_of, new_course, one_by_one
+from quick_course import UNIT, answered, environment, gradebook_of, new_course, one_by_one, source
 
 from attncourse.grading import __main__ as command
 from attncourse.grading.__main__ import main
@@ -278,6 +278,9 @@ def hostile():
 def course(tmp_path_factory):
     """A course in which one student has handed in all of it, graded."""
     folder = new_course(tmp_path_factory.mktemp("course"), CONFIG)
+    with_a_heading = source()
+    with_a_heading.cells.insert(0, new_markdown_cell("## 1. The `sum`"))
+    nbformat.write(with_a_heading, folder / "solutions" / UNIT / f"{UNIT}.ipynb")
     submitted = folder / "submitted" / "ada" / UNIT
     submitted.mkdir(parents=True)
     nbformat.write(hostile(), submitted / f"{UNIT}.ipynb")
@@ -597,6 +600,12 @@ def test_nothing_runs_in_the_feedback(page, course):
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=ran(1)>')")
     page.wait_for_timeout(300)
     assert page.ran == set()
+
+
+def test_no_heading_of_the_students_is_a_title_in_the_feedback(page, course):
+    page.goto(f"file://{course}/feedback/ada/{UNIT}/{UNIT}.html")
+    assert page.locator("tbody th a[href^='#']").all_text_contents()[:3] == ["1. The sum", "double", "essay"]
+    assert page.locator(".handed-in h2", has_text="Ordinary").count() == 1
 
 
 def test_what_is_stored_is_clean(page, course, tmp_path):

@@ -46,7 +46,7 @@ def configure(c: Any) -> None:
     c.GenerateFeedback.preprocessors = [
         f"{ours}.sanitise.Sanitise",
         f"{nbgrader}.GetGrades",
-        f"{ours}.feedback.NamesOfStudents",
+        f"{ours}.feedback.Names",
     ]
     c.HTMLExporter.preprocessors = [f"{ours}.sanitise.Sanitise"]
     c.HTMLExporter.template_file = str(Path(__file__).with_name("page.html.jinja"))

@@ -109,6 +109,7 @@ def page(unit: Unit, job: PageJob) -> Page:
     name, student = unit.name, _folder_name(job.student)
     with tempfile.TemporaryDirectory(prefix="g", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
+        _write(root / "source" / name, {f"{name}.ipynb": unit.sources[f"{name}.ipynb"]})
         _write(root / "autograded" / student / name, {f"{name}.ipynb": job.notebook})
         (root / "gradebook.db").write_bytes(unit.gradebook)
         coursedir = _course(root, name, student, unit.config)

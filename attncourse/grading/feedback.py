@@ -9,11 +9,13 @@ import html
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import nbformat
 from jinja2 import Environment, PackageLoader, pass_context
 from markupsafe import Markup, escape
 from nbconvert.exporters import HTMLExporter
@@ -133,13 +135,11 @@ class FeedbackExporter(HTMLExporter):
         tasks: list[TaskPage] = []
         comments: list[str] = []
         parts: list[Markup] = []
-        heading = ""
+        titles = names.get("titles", {})
         for cell in nb.cells:
             marks = cell.metadata.get("nbgrader", {})
             if comment := marks.get("comment"):
                 comments.append(comment)
-            if cell.cell_type == "markdown" and (found := re.search(r"^#+ (.+)$", cell.source, re.MULTILINE)):
-                heading = re.sub(r"[`*]", "", found[1]).strip()
             graded = is_grade(cell)
             if not graded or is_solution(cell):
                 parts += self._parts(cell)
@@ -149,7 +149,7 @@ class FeedbackExporter(HTMLExporter):
                 messages = [] if is_solution(cell) else self._messages(cell, nb)
                 task = TaskPage(
                     name,
-                    heading or name,
+                    titles.get(marks.grade_id, name),
                     marks.get("score") or 0.0,
                     marks.points,
                     own,
@@ -158,7 +158,7 @@ class FeedbackExporter(HTMLExporter):
                     parts,
                 )
                 tasks.append(task)
-                comments, parts, heading = [], [], ""
+                comments, parts = [], []
         return StudentPage(
             self.title,
             bool(self.book),
@@ -241,11 +241,29 @@ def _text(output: Any) -> str:
     return ANSI.sub("", text).rstrip() if isinstance(text, str) else ""
 
 
-class NamesOfStudents(NbGraderPreprocessor):
-    """Notes what nbgrader's own step leaves out: the student's name, and what nobody has marked yet."""
+def titles(unit: Any) -> dict[str, str]:
+    """The headings of a unit's notebook, by the graded cells that each of them stands above."""
+    found, heading = {}, ""
+    for cell in unit.cells:
+        if cell.cell_type == "markdown" and (line := re.search(r"^#+ (.+)$", cell.source, re.MULTILINE)):
+            heading = re.sub(r"[`*]", "", line[1]).strip()
+        if is_grade(cell) and heading:
+            found[cell.metadata.nbgrader.grade_id], heading = heading, ""
+    return found
+
+
+class Names(NbGraderPreprocessor):
+    """Notes what nbgrader's own step leaves out: names and titles, and what nobody has marked yet.
+
+    The titles are those of the course's own notebook: a student may have written other headings.
+    """
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         names = resources["nbgrader"]
+        folders = self.parent.parent.coursedir  # of the exporter's command
+        folder = folders.format_path(folders.source_directory, ".", names["assignment"])
+        with suppress(OSError, ValueError):
+            names["titles"] = titles(nbformat.read(Path(folder, f"{names['notebook']}.ipynb"), as_version=4))
         with Gradebook(names["db_url"]) as gradebook:
             row = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])
             name = " ".join(filter(None, [row.student.first_name, row.student.last_name]))
