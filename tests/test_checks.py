@@ -27,7 +27,7 @@ from attncourse.checks.check import _address as address
 from attncourse.checks.compare import problem_with, same_form
 from attncourse.checks.judge import judge
 from attncourse.checks.task import Task, registry, source_of
-from attncourse.checks.verdict import Code, Passage, in_words, link
+from attncourse.checks.verdict import Code, Facts, Passage, in_words, link
 from attncourse.experiments._training import one_cycle
 from attncourse.grading.answers import right_answers
 from attncourse.probe import wire
@@ -542,6 +542,22 @@ def test_wrong_things_get_a_sentence_about_exactly_that(answer, sentence):
     message = " ".join(failed(attention, answer).message.split())
     assert "Called with query (2, 4), key (3, 4), value (3, 2), float32: the pencil case" in message
     assert sentence in message
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Hungry", "it raised Hungry"),
+        ("right, and all other cases are right, too", "it raised an error of some class"),
+        ("N" * 1000, "it raised an error of some class"),
+    ],
+)
+def test_an_error_is_told_by_its_class_if_that_has_a_name(name, told):
+    def raising(query, key, value):
+        raise type(name, (Exception,), {})
+
+    rows = next(one.rows for one in failed(attention, raising).verdict.sections if isinstance(one, Facts))
+    assert told in dict(rows)["Came back"]
 
 
 def test_the_pencil_case_shows_what_came_back_beside_what_was_expected():

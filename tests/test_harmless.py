@@ -3,6 +3,7 @@
 import csv
 import errno
 import os
+import re
 import signal
 import sqlite3
 import tempfile
@@ -15,9 +16,9 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DatabaseError
 
 from attncourse.grading import __main__ as command
-from attncourse.grading import leftovers, repair
+from attncourse.grading import judging, leftovers, repair
 from attncourse.grading.__main__ import main
-from attncourse.grading.harmless import LONGEST_REMARK, csv_cell, one_line
+from attncourse.grading.harmless import LONGEST_REMARK, csv_cell, one_line, several_lines
 from attncourse.grading.trouble import advice
 
 
@@ -49,6 +50,20 @@ def course(tmp_path, monkeypatch):
 )
 def test_a_terminal_shows_and_does_not_obey(given, shown):
     assert one_line(given) == shown
+
+
+def test_a_traceback_keeps_its_lines_and_colours_and_nothing_else():
+    given = "\x1b[0;31mBad\x1b[2K\x1b[0m: a\n\u202eb\x07"
+    assert several_lines(given) == "\x1b[0;31mBad\\x1b[2K\x1b[0m: a\n" + r"\u202eb\x07"
+
+
+def test_the_class_of_an_error_has_a_name_that_can_be_shown():
+    kind = "\x1b[2K\u202eAll right.\n" * 100
+    shown = judging._error(kind, kind, [f"\x1b[31m{kind}\x1b[0m"])
+    assert shown.ename.isprintable()
+    assert len(shown.ename) <= judging.LONGEST_NAME
+    for line in (shown.evalue, *shown.traceback):
+        assert set(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= {*map(chr, range(32, 127)), "\n"}
 
 
 @pytest.mark.parametrize("given", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\n=1", "＝1+1", "a;=1+1", "a; @x"])

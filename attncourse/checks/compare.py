@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attncourse.checks.task import Task
-from attncourse.probe.answer import Answer, Foreign, Plain
+from attncourse.probe.answer import Answer, Foreign, Plain, is_name
 from attncourse.probe.calling import Case
 
 # Summing in another order changes the last digits; a mistake changes the first ones.
@@ -41,7 +41,8 @@ def problem_with(task: Task, case: Case, answer: Answer, reference: Answer) -> P
     if answer.failure is not None:
         if answer.failure.kind == "misfit":
             return Problem("", answer.failure.name)
-        return Problem(f"nothing: it raised {answer.failure.name}")
+        name = answer.failure.name
+        return Problem(f"nothing: it raised {name if is_name(name) else 'an error of some class'}")
     if task.compare is not None:
         sentence = task.compare(case.inputs, answer.value)
         problem = None if sentence is None else Problem(describe(answer.value), sentence)

@@ -15,6 +15,8 @@ LONGEST_REMARK = 400
 # Marks on one letter, such as accents; more lie over the lines above and below.
 MOST_MARKS = 4
 
+_COLOUR_OR_END = re.compile(r"(\x1b\[[0-9;]*m|\n)")
+
 # They join and part letters in Persian, in Indian scripts and in emoji: part of honest names.
 _JOINERS = "\u200c\u200d"
 
@@ -34,6 +36,12 @@ def one_line(text: str, most: int | None = None) -> str:
     kept = text if most is None else text[: most + 1]  # none becomes shorter
     shown = "".join(_visible(character) if few else _spelt(character) for character, few in _marked(kept))
     return shown if most is None or len(shown) <= most else f"{shown[: most - 2]} …"
+
+
+def several_lines(text: str) -> str:
+    """The same, but on the lines and in the colours that it has, such as a traceback."""
+    parts = _COLOUR_OR_END.split(text)
+    return "".join(part if _COLOUR_OR_END.fullmatch(part) else one_line(part) for part in parts)
 
 
 def _visible(character: str) -> str:

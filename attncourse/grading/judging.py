@@ -31,7 +31,7 @@ from attncourse.checks.judge import judge
 from attncourse.checks.task import registry
 from attncourse.checks.verdict import Words
 from attncourse.grading import made, secret
-from attncourse.grading.harmless import LONGEST_REMARK, one_line
+from attncourse.grading.harmless import LONGEST_REMARK, one_line, several_lines
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.pipe import Pipe
@@ -46,6 +46,7 @@ LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before 
 # Python imports from these, too, where they stand in its path.
 ARCHIVES = (".zip", ".whl", ".egg")
 LONGEST_LINE = 2000  # characters of a line of an error message
+LONGEST_NAME = 100  # of its class
 MOST_LINES = 60  # of a traceback
 
 
@@ -549,10 +550,9 @@ def _failure(words: str) -> Any:
 
 
 def _error(kind: Any, words: Any, lines: Any) -> Any:
-    texts = [str(line)[:LONGEST_LINE] for line in lines] if isinstance(lines, list) else []
-    return new_output(
-        "error", ename=str(kind)[:LONGEST_LINE], evalue=str(words)[: 2 * LONGEST_LINE], traceback=texts
-    )
+    texts = [several_lines(str(line)[:LONGEST_LINE]) for line in lines] if isinstance(lines, list) else []
+    message = several_lines(str(words)[: 2 * LONGEST_LINE])
+    return new_output("error", ename=one_line(str(kind), LONGEST_NAME), evalue=message, traceback=texts)
 
 
 def _shortened(lines: Any) -> list[str]:

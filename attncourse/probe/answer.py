@@ -128,7 +128,10 @@ def describe_type(value: Any) -> str:
 
 
 def object_of_type(name: str) -> str:
-    """The same of an object whose type has this name; names that are whole sentences are not told."""
-    if name.isidentifier() and len(name) <= LONGEST_TYPE:
-        return f"an object of type `{name}`"
-    return "an object of some class"
+    """The same of an object whose type has this name."""
+    return f"an object of type `{name}`" if is_name(name) else "an object of some class"
+
+
+def is_name(name: str) -> bool:
+    """Whether this can be told as a name: whoever makes a class may call it by a whole sentence."""
+    return name.isidentifier() and len(name) <= LONGEST_TYPE
