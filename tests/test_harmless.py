@@ -94,6 +94,16 @@ def test_names_reach_the_terminal_and_the_tables_harmless(course, capsys):
     assert "\x1b" not in (course / ".nbgrader.log").read_text()
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [("data.csv/x.txt", "data.csv"), ("more", "more/x.txt")])
+def test_a_file_in_the_place_of_a_folder_is_a_sentence(course, capsys, theirs, ours):
+    for place in (hand_in(course, "ada").parent / theirs, course / "solutions" / UNIT / ours):
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("x")
+    assert main(["--workers", "1"]) == 1
+    name = theirs.partition("/")[0]
+    assert f"brings {name}, which is a file here and a folder in the unit" in capsys.readouterr().out
+
+
 def test_remarks_have_a_length():
     notebook = new_notebook()
     for number in range(1000):

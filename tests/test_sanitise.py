@@ -31,11 +31,12 @@ from attncourse.grading import __main__ as command
 from attncourse.grading.__main__ import main
 from attncourse.grading.sanitise import (
     _RUNS_OR_LOADS,
+    RenameFiles,
     Sanitise,
     clean_html,
     clean_markdown,
     clean_svg,
-    file_name,
+    file_names,
     markdown2html,
 )
 
@@ -900,7 +901,7 @@ def test_drawings_are_cleaned():
     ],
 )
 def test_settings_are_text(name):
-    assert file_name(name) == f"{name}.txt"
+    assert file_names([name]) == {name: f"{name}.txt"}
 
 
 @pytest.mark.parametrize(
@@ -908,8 +909,28 @@ def test_settings_are_text(name):
     ["a.py", "config.py", "my_jupyter.py", "data.csv", "x.npy", "picture.png", "folder/notes.txt", "README"],
 )
 def test_harmless_files_keep_their_names(name):
-    assert file_name(name) == name
-    assert file_name(f"{name}.html") == f"{name}.html.txt"
+    assert file_names([name, f"{name}.html"]) == {name: name, f"{name}.html": f"{name}.html.txt"}
+
+
+def test_no_name_is_taken_for_an_address():
+    assert file_names(["data:,x.html"]) == {"data:,x.html": "data:,x.html.txt"}
+
+
+def test_every_file_has_a_name_of_its_own_that_is_not_too_long(tmp_path):
+    long = 250 * "x"
+    places = ["a.html", "a.html.txt", "b.html", "b.html.txt/c", "b.html.2.txt", "é" * 120 + ".html"]
+    places += [f"{long}.html", f"{long}.xml", f"folder/{long}.html"]
+    for place in places:
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(place)
+    RenameFiles().preprocess(new_notebook(), {"metadata": {"path": str(tmp_path)}})
+    files = [path for path in tmp_path.rglob("*.*") if path.is_file()]
+    there = {path.relative_to(tmp_path).as_posix(): path.read_text() for path in files}
+    assert there["a.html.txt"] == "a.html.txt"
+    assert there["a.html.2.txt"] == "a.html"
+    assert there["b.html.3.txt"] == "b.html"
+    assert sorted([*there.values(), "b.html.txt/c"]) == sorted(places)
+    assert not [name for name in there if name.endswith(("html", "xml"))]
 
 
 def test_lists_in_each_other_without_ends_are_nested():

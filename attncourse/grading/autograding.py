@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import tempfile
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 import nbformat
@@ -74,6 +74,10 @@ def grade(unit: Unit, job: Job) -> Graded:
         submitted = root / "submitted" / student / name
         _write(root / "source" / name, unit.sources)
         _write(submitted, job.files)
+        if clash := _clash(job.files, unit.sources):
+            raise NotGraded(
+                f"brings {clash}, which is a file here and a folder in the unit, or the reverse: rename it"
+            )
         notebook = _text(job.files[f"{name}.ipynb"], Limits(config=unit.config).most_values)
         (submitted / f"{name}.ipynb").write_text(notebook, encoding="utf-8")
         (root / "gradebook.db").write_bytes(unit.gradebook)
@@ -218,6 +222,16 @@ def _write(folder: Path, files: Files) -> None:
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def _clash(files: Files, others: Files) -> str:
+    """What is a file among the ones and a folder among the others, if anything is."""
+    for ones, rest in ((files, others), (others, files)):
+        folders = {path.as_posix() for place in rest for path in PurePosixPath(place).parents}
+        for place in ones:
+            if place in folders:
+                return place
+    return ""
 
 
 def _text(content: bytes, most_values: int) -> str:

@@ -42,7 +42,7 @@ from attncourse.grading.feedback import PASSAGE, fingerprint
 from attncourse.grading.harmless import one_line
 from attncourse.grading.job import Files, Graded, Job, Limits, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.release import adapt
-from attncourse.grading.sanitise import file_name
+from attncourse.grading.sanitise import file_names
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
 from attncourse.grading.term import Term, UnitResults
 from attncourse.grading.trouble import advice
@@ -236,9 +236,8 @@ class Course:
         before = self._graded_notebook(submission)
         self.discard(submission)
         notebook = self._record(submission, job, graded, before)
-        others = {
-            file_name(place): content for place, content in job.files.items() if not place.endswith(".ipynb")
-        }
+        handed_in = {place: job.files[place] for place in job.files if not place.endswith(".ipynb")}
+        others = {name: handed_in[place] for place, name in file_names(handed_in).items()}
         sources = {place: content for place, content in unit.sources.items() if not place.endswith(".ipynb")}
         autograde = Autograde(coursedir=self.folders, parent=self.app)
         files = {**others, **sources, f"{submission.unit}.ipynb": notebook}

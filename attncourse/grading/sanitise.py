@@ -11,12 +11,14 @@ import base64
 import binascii
 import functools
 import html
+import itertools
 import mimetypes
+import os
 import re
 import secrets
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from time import monotonic
@@ -577,17 +579,39 @@ _HARMLESS_FILES |= {
 }
 
 
-def file_name(place: str) -> str:
-    """The name that a file handed in may have beside the notebook.
+LONGEST_NAME = 255  # bytes of a name, on nearly every system
+
+
+def file_names(places: Iterable[str]) -> dict[str, str]:
+    """The places that files handed in may have beside the notebook, each its own.
 
     The formgrader hands out what lies there with the rights of its own pages, and a link is enough
     to open it. What a browser would run as a page is text, by its name; so is what Jupyter would take for
     settings.
     """
-    if are_settings(place):
-        return f"{place}.txt"
-    kind, _ = mimetypes.guess_type(PurePosixPath(place).name)
-    return place if kind is None or kind in _HARMLESS_FILES else f"{place}.txt"
+    names = {place: place for place in sorted(places)}
+    folders = {path.as_posix() for place in names for path in PurePosixPath(place).parents}
+    taken = folders | names.keys()
+    for place in names:
+        if not _is_harmless(place):
+            names[place] = next(name for name in _texts(place) if name not in taken)
+            taken.add(names[place])
+    return names
+
+
+def _is_harmless(place: str) -> bool:
+    # With the stroke it is a path, as for whoever hands the file out; without, data:,x.html is an address.
+    kind, _ = mimetypes.guess_type(f"/{PurePosixPath(place).name}")
+    return not are_settings(place) and (kind is None or kind in _HARMLESS_FILES)
+
+
+def _texts(place: str) -> Iterator[str]:
+    """Names by which a file is text, one after the other."""
+    path = PurePosixPath(place)
+    for number in itertools.count(1):
+        end = ".txt" if number == 1 else f".{number}.txt"
+        begin = os.fsencode(path.name)[: LONGEST_NAME - len(end)].decode(errors="ignore")
+        yield path.with_name(begin + end).as_posix()
 
 
 class RenameFiles(NbGraderPreprocessor):
@@ -595,10 +619,10 @@ class RenameFiles(NbGraderPreprocessor):
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         folder = Path(resources["metadata"]["path"])
-        for path in sorted(folder.rglob("*")):
-            place = path.relative_to(folder).as_posix()
-            if path.is_file() and file_name(place) != place:
-                path.replace(folder / file_name(place))
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        for place, name in file_names(path.relative_to(folder).as_posix() for path in files).items():
+            if name != place:
+                (folder / place).replace(folder / name)
         return nb, resources
 
 
