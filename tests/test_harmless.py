@@ -104,13 +104,17 @@ def test_a_file_in_the_place_of_a_folder_is_a_sentence(course, capsys, theirs, o
     assert f"brings {name}, which is a file here and a folder in the unit" in capsys.readouterr().out
 
 
-def test_remarks_have_a_length():
+def test_remarks_have_a_length_and_none_hides_another():
     notebook = new_notebook()
     for number in range(1000):
-        repair.flag(notebook, "", f"{number}\x1b" * 1000)
+        repair.flag(notebook, f"code cell {number}", f"{number}\x1b" * 1000, "one of many")
+    for _ in range(2):
+        repair.flag(notebook, "last", "no points")
+        repair.flag(notebook, "last", "seldom", "one of few")
     flags = notebook.metadata["attncourse"]["flags"]
-    assert len(flags) == repair.MOST_FLAGS + 1
-    assert flags[-1]["words"] == "further remarks are left out"
+    certain, many, few = repair.told(flags)
+    assert (certain, few) == ("last: no points", "last: seldom")
+    assert many.endswith(f"; the like is in {', '.join(f'code cell {n}' for n in range(1, 11))} and 989 more")
     assert max(len(remark["words"]) for remark in flags) == LONGEST_REMARK
     assert all(remark["words"].isprintable() for remark in flags)
 

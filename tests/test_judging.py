@@ -30,7 +30,7 @@ from attncourse import _require, checks
 from attncourse.checks.compare import problem_with
 from attncourse.checks.judge import judge
 from attncourse.checks.task import source_of
-from attncourse.grading import judging, made, secret
+from attncourse.grading import judging, made, repair, secret
 from attncourse.grading import scan as scanning
 from attncourse.grading.answers import right_answers
 from attncourse.grading.judging import Execute, calls_of_checks, looked_at
@@ -825,7 +825,7 @@ def test_names_beside_the_notebook_change_the_numbers_letter_by_letter(tmp_path)
 def test_what_cannot_be_parsed_is_told(first):
     deep = f"{first}z = {'+'.join(['0'] * 30_000)}"
     findings = scan(TASKS["attention"], "good", [("own", deep), ("broken", "def good(:")])
-    assert findings.remarks == [("own", "is nested too deeply: it was not read")]
+    assert [one[:2] for one in findings.remarks] == [("own", "is nested too deeply: it was not read")]
     assert not scan(TASKS["attention"], "good", [("own", f"{first}def good(:")]).remarks
 
 
@@ -837,7 +837,7 @@ def test_what_cannot_be_walked_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(judging, "scan", too_deep)
     nb = executed([new_code_cell(HEAD), check_cell("mine", "checks.attention(torch.matmul)")], tmp_path)
     (remark,) = nb.metadata.attncourse["flags"]
-    assert remark == {"cell": "mine", "words": "what stands above is nested too deeply: it was not read"}
+    assert repair.told([remark]) == ["mine: what stands above is nested too deeply: it was not read"]
 
 
 def test_what_a_given_function_needs_is_not_counted():
@@ -1283,7 +1283,7 @@ def test_only_what_is_certain_costs_points_and_a_person_reads_of_the_rest(name):
     found = scan(TASKS["softargmax"], "softargmax", [("softargmax", source)], ["import torch"])
     assert bool(found.calls) == (name in CERTAIN)
     assert found.remarks or name in ("a first try", "defined anew")
-    assert all(place == "softargmax" and "(line" in words for place, words in found.remarks)
+    assert all(place == "softargmax" and "(line" in words for place, words, _ in found.remarks)
 
 
 def test_what_a_task_allows_costs_nothing():
@@ -1319,9 +1319,9 @@ def test_a_cell_of_empty_lines_is_read_at_once():
     # Where each line was searched to the end of all, this many took hours.
     cells = [("own", "\n" * 300_000), ("mine", "\n" * 90_000 + "%run mine.py")]
     found = scan(TASKS["softargmax"], "softargmax", cells[:1], ["import torch"])
-    assert [words.partition(":")[2] for _, words in found.remarks] == [" it was not read"]
+    assert [words.partition(":")[2] for _, words, _ in found.remarks] == [" it was not read"]
     found = scan(TASKS["softargmax"], "softargmax", cells[1:], ["import torch"])
-    assert found.remarks == [("mine", "the code runs a file, which was not read")]
+    assert [one[:2] for one in found.remarks] == [("mine", "the code runs a file, which was not read")]
 
 
 @given(st.text(alphabet="%!?/,;= \t\n\x0bx", max_size=40))
@@ -1334,7 +1334,7 @@ def test_of_all_own_cells_together_only_so_much_is_read():
     cells = [(f"own {number}", "a;" * 45_000) for number in range(5)]
     cells.append(("softargmax", "def softargmax(s):\n    return torch.softmax(s, -1)"))
     found = scan(TASKS["softargmax"], "softargmax", cells, ["import torch"])
-    ((place, words),) = found.remarks
+    ((place, words, _),) = found.remarks
     assert place == "own 3"
     assert f"{MOST_CHARACTERS_OF_ALL:,} characters" in words
     assert not found.calls
@@ -1350,9 +1350,18 @@ def test_what_was_read_is_forgotten_with_its_notebook(tmp_path):
 def test_a_name_is_told_once_for_each_cell_with_all_its_lines():
     source = "def softargmax(s):\n    numpy = eval\n" + "    eval('1')\n" * 12 + "    return s"
     found = scan(TASKS["softargmax"], "softargmax", [("mine", source)], ["import torch"])
-    assert found.remarks == [
+    assert [one[:2] for one in found.remarks] == [
         ("mine", "the code uses eval (lines 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more of its cell)")
     ]
+
+
+def test_names_that_are_made_up_by_the_dozen_are_of_one_kind():
+    names = "torch.softmax_{0}, torch.my_softmax{0}, {1}globals, GLOBALS"
+    mine = "\n".join(f"    {names.format(number, '_' * number)}" for number in range(50))
+    source = f"def softargmax(s):\n{mine}\n    return ctypes"
+    found = scan(TASKS["softargmax"], "softargmax", [("mine", source)], ["import torch"])
+    assert len(found.remarks) > 100
+    assert len({one.kind for one in found.remarks}) == 3
 
 
 @pytest.mark.parametrize("source", ["from mine import softargmax", "import mine.parts as m", "%run mine.py"])
@@ -1369,7 +1378,7 @@ def test_files_beside_the_notebook_that_can_be_imported_are_told_of(tmp_path):
     cells = [new_code_cell("import math\nfrom attncourse import checks\nfrom mine import attention")]
     nb = executed([*cells, check_cell("attention", "checks.attention(attention)")], tmp_path)
     archive, module = nb.metadata.attncourse["flags"]
-    assert archive["words"] == "parts.zip was handed in beside it and was not read"
+    assert archive["words"] == "archives handed in beside it were not read (1): parts.zip"
     assert "imports mine, which was handed in beside it" in module["words"]
 
 

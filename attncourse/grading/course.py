@@ -42,6 +42,7 @@ from attncourse.grading.feedback import PASSAGE, fingerprint
 from attncourse.grading.harmless import one_line
 from attncourse.grading.job import Files, Graded, Job, Limits, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.release import adapt
+from attncourse.grading.repair import told
 from attncourse.grading.sanitise import file_names
 from attncourse.grading.submitted import Problem, Submission, digest, read_folder
 from attncourse.grading.term import Term, UnitResults
@@ -315,8 +316,8 @@ class Course:
     def remarks(self, submission: Submission) -> Iterator[Problem]:
         """What a person should look at in a graded submission."""
         place = f"{submission.student}, {submission.unit}"
-        for flag in self.about(submission).get("flags", ()):
-            yield Problem(place, ": ".join(filter(None, (flag["cell"], flag["words"]))), False)
+        for words in told(self.about(submission).get("flags", ())):
+            yield Problem(place, words, False)
         missing = ", ".join(name for name, found in self.marks(submission).items() if found is None)
         if missing:
             yield Problem(place, f"no mark for {missing}: a person has to give it", False)

@@ -36,7 +36,7 @@ from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
 from attncourse.grading.pipe import Pipe
 from attncourse.grading.repair import VERDICT, flag, remarks
-from attncourse.grading.scan import Findings, forget, scan
+from attncourse.grading.scan import Findings, Remark, forget, scan
 from attncourse.probe import wire
 from attncourse.probe.absent import NotInGrading
 from attncourse.probe.answer import Answer, Failure, Misfit
@@ -115,11 +115,9 @@ class Execute(preprocessors.Execute):
             for path in folder.iterdir()
             if path.is_dir() or path.name.endswith(tuple(importlib.machinery.all_suffixes()))
         }
-        for path in sorted(folder.iterdir()):
-            if path.suffix in ARCHIVES:
-                flag(
-                    nb, "", f"{one_line(path.name, LONGEST_REMARK)} was handed in beside it and was not read"
-                )
+        if archives := sorted(path.name for path in folder.iterdir() if path.suffix in ARCHIVES):
+            number, names = len(archives), ", ".join(archives)
+            flag(nb, "", f"archives handed in beside it were not read ({number}): {names}")
         try:
             return super().preprocess(nb, resources, km)
         finally:
@@ -344,9 +342,10 @@ class Execute(preprocessors.Execute):
         failures = [one.failure for one in answers if one.failure]
         if self._short and any(one.kind == "missing" or one.name == "NameError" for one in failures):
             flag(self.nb, cell, f"a name is missing that may have been lost: {'; '.join(self._short)}")
-        for one in failures:
-            if one.name == "ModuleNotFoundError" and (package := _not_installed(one.text)):
-                flag(self.nb, cell, f"needs `{package}`, which is not installed where notebooks are graded")
+        lacking = {_not_installed(one.text) for one in failures if one.name == "ModuleNotFoundError"} - {""}
+        if lacking:
+            names = ", ".join(f"`{name}`" for name in sorted(lacking))
+            flag(self.nb, cell, f"needs {names}, which is not installed where notebooks are graded")
         return answers
 
     def _read(self, name: str, index: int, task: Task, answer: str, verdict: Verdict) -> Verdict:
@@ -361,9 +360,10 @@ class Execute(preprocessors.Execute):
         try:
             found = scan(task, answer, own, locked, self._beside)
         except RecursionError:
-            found = Findings(remarks=[(name, "what stands above is nested too deeply: it was not read")])
-        for place, words in found.remarks:
-            flag(self.nb, place, words)
+            words = "what stands above is nested too deeply: it was not read"
+            found = Findings(remarks=[Remark(name, words, words)])
+        for remark in found.remarks:
+            flag(self.nb, *remark)
         if verdict.passed and found.calls:
             flag(self.nb, name, f"no points: the answer calls {found.calls}")
             refused = [Answer(failure=Failure("refused", found.calls))]

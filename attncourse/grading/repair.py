@@ -1,5 +1,6 @@
 """What students do to a notebook's cells is undone before it runs, so that their answers are graded."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import nbformat
@@ -11,11 +12,10 @@ from traitlets import Integer
 
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
 
-# Nobody reads more about one notebook.
-MOST_FLAGS = 30
-
 # How a check's verdict is shown as HTML, beside its text: only pages that know this type show it.
 VERDICT = "application/vnd.attncourse.verdict"
+
+MOST_CELLS = 10  # that a remark names
 
 NEW = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
 
@@ -28,13 +28,41 @@ def remarks(nb: Any) -> dict[str, Any]:
     return found
 
 
-def flag(nb: Any, cell: str, words: str) -> None:
-    """Note what a person should look at, in words that stand on their own; `cell` is its name or empty."""
+def flag(nb: Any, cell: str, words: str, kind: str = "") -> None:
+    """Note what a person should look at.
+
+    Parameters
+    ----------
+    nb : NotebookNode
+    cell : str
+        Its name, or empty.
+    words : str
+        What it is, in words that stand on their own.
+    kind : str
+        Given where a notebook may have any number of such: the first is told, of all others the cells.
+        So none can hide another.
+    """
     flags = remarks(nb)["flags"]
     remark = {"cell": cell, "words": one_line(words, LONGEST_REMARK)}
-    if remark in flags or len(flags) > MOST_FLAGS:
-        return
-    flags.append(remark if len(flags) < MOST_FLAGS else {"cell": "", "words": "further remarks are left out"})
+    first = next((one for one in flags if kind and one.get("kind") == kind), None)
+    if first is not None:
+        if not remark.items() <= first.items() and cell not in first["more"]:
+            first["more"].append(cell)
+    elif kind:
+        flags.append(remark | {"kind": kind, "more": []})
+    elif remark not in flags:
+        flags.append(remark)
+
+
+def told(flags: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The remarks in words: first what is certain, then what reading the code has found."""
+    lines = []
+    for one in sorted(flags, key=lambda one: "kind" in one):
+        more = one.get("more", [])
+        left = f" and {len(more) - MOST_CELLS} more" if len(more) > MOST_CELLS else ""
+        also = f"; the like is in {', '.join(more[:MOST_CELLS])}{left}" if more else ""
+        lines.append(": ".join(filter(None, (one["cell"], one["words"]))) + also)
+    return lines
 
 
 class Repair(NbGraderPreprocessor):

@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -29,6 +30,14 @@ SUSPICIOUS = {
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__"}
 
 
+class Remark(NamedTuple):
+    """What a person should look at: the name of the cell, what it is, and what of a notebook is told once."""
+
+    place: str
+    words: str
+    kind: str
+
+
 @dataclass
 class Findings:
     """What reading has brought to light about the answer to one task.
@@ -37,12 +46,12 @@ class Findings:
     ----------
     calls : str
         What certainly does the work in the student's stead, and where; or empty.
-    remarks : list of (str, str)
-        What a person should look at: the name of the cell, and what it is.
+    remarks : list of Remark
+        What a person should look at.
     """
 
     calls: str = ""
-    remarks: list[tuple[str, str]] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
 
 
 def scan(
@@ -74,14 +83,14 @@ def scan(
     fitting = sum(end <= MOST_CHARACTERS_OF_ALL for end in ends)
     for place, _ in cells[fitting : fitting + 1]:
         words = f"with it the notebook's own cells have more than {MOST_CHARACTERS_OF_ALL:,} characters"
-        found.remarks.append((place, f"{words}: it was not read, and nothing below it"))
+        found.remarks.append(Remark(place, f"{words}: it was not read, and nothing below it", "all"))
     cells = cells[:fitting]
     read = [(place, _parse(source)) for place, source in cells]
-    found.remarks += [(place, words) for place, words in read if isinstance(words, str)]
+    found.remarks += [Remark(place, words, words) for place, words in read if isinstance(words, str)]
     trees = [(place, tree) for place, tree in read if isinstance(tree, ast.Module)]
     for place, source in cells:
         if not _is_too_much(source) and _RUN.search(source):
-            found.remarks.append((place, "the code runs a file, which was not read"))
+            found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
     given = [tree for tree in map(_parse, locked) if isinstance(tree, ast.Module)]
     everywhere = [*given, *(tree for _, tree in trees)]
     imported = {
@@ -121,11 +130,15 @@ def scan(
                 lines[place, last].add(getattr(node, "lineno", 1))
         for _, origin in _imports(node):
             module = origin.partition(".")[0]
-            remark = (place, f"the code imports {module}, which was handed in beside it and was not read")
+            words = f"the code imports {module}, which was handed in beside it and was not read"
+            remark = Remark(place, words, "import")
             if module in beside and remark not in found.remarks:
                 found.remarks.append(remark)
     for (place, last), numbers in lines.items():
-        found.remarks.append((place, f"the code uses {last} ({_lines(numbers)} of its cell)"))
+        # Of names that somebody can have made up by the dozen, what they hold.
+        kind = next((one for one in sorted(forbidden) if one in _plain(last)), _plain(last))
+        words = f"the code uses {last} ({_lines(numbers)} of its cell)"
+        found.remarks.append(Remark(place, words, f"use of {kind}"))
     return found
 
 
