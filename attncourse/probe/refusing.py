@@ -89,13 +89,21 @@ class Refusal(TorchFunctionMode):
             frames.pop()
         for frame in reversed(frames):
             if _module(frame).startswith("attncourse"):
-                name = frame.f_code.co_qualname.partition(".")[0]
+                name = _whole(frame)
                 return "" if name in self.allows else f"attncourse's own {name}"
         return ""
 
 
 def _module(frame: FrameType) -> str:
     return frame.f_globals.get("__name__", "")
+
+
+def _whole(frame: FrameType) -> str:
+    """The function or class that the code of a frame is part of."""
+    code = frame.f_code
+    if code.co_filename == "<string>" and code.co_varnames:  # which a dataclass has written for itself
+        return type(frame.f_locals[code.co_varnames[0]]).__name__
+    return code.co_qualname.partition(".")[0]
 
 
 def _frames_inside(frame: FrameType | None, outer_code: Any) -> Iterator[FrameType]:

@@ -205,7 +205,8 @@ class Provisioner(KernelProvisionerBase):
         def watch() -> None:
             while not self._ended.wait(0.05):
                 if psutil.Process().memory_info().rss - start > self.reading:
-                    self.ending = "It sent more than can be read."
+                    most = f"{self.reading / 2**30:g} GB"
+                    self.ending = f"Reading what it printed and returned took more than {most} of memory."
                 elif process is not None and _used(process.pid) > self.memory:
                     self.ending = self._hungry
                 if self.ending:
