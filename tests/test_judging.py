@@ -1257,6 +1257,9 @@ UNCERTAIN = {
     ),
     "defined under a condition": "if True:\n    def softargmax(s):\n        return torch.softmax(s, -1)",
     "by a way to every module": ("def softargmax(s):\n    return torch.sys.modules['torch'].exp(s)"),
+    "put among a function's globals": (
+        "def h():\n    pass\nh.__globals__['soft' + 'argmax'] = lambda s: torch.softmax(s, -1)"
+    ),
     "put among the globals": ("globals()['soft' + 'argmax'] = lambda s: torch.softmax(s, -1)"),
     "bound to what another does": ("def other(s):\n    return torch.softmax(s, -1)\nsoftargmax = other"),
     "by PyTorch's other name": "def softargmax(s):\n    return torch._safe_softmax(s, -1)",
@@ -1356,9 +1359,9 @@ def test_a_name_is_told_once_for_each_cell_with_all_its_lines():
 
 
 def test_names_that_are_made_up_by_the_dozen_are_of_one_kind():
-    names = "torch.softmax_{0}, torch.my_softmax{0}, {1}globals, GLOBALS"
+    names = "torch.softmax_{0}, torch.my_softmax{0}, s.{1}globals, s.GLOBALS"
     mine = "\n".join(f"    {names.format(number, '_' * number)}" for number in range(50))
-    source = f"def softargmax(s):\n{mine}\n    return ctypes"
+    source = f"import ctypes\ndef softargmax(s):\n{mine}\n    return ctypes"
     found = scan(TASKS["softargmax"], "softargmax", [("mine", source)], ["import torch"])
     assert len(found.remarks) > 100
     assert len({one.kind for one in found.remarks}) == 3

@@ -25,7 +25,7 @@ LAYERS = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLa
 SUSPICIOUS = {
     *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
     *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
-    *("importlib", "ctypes", "marshal", "pickle", "disable_current_modes"),
+    *("globals", "importlib", "ctypes", "marshal", "pickle", "disable_current_modes"),
 }
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__"}
 
