@@ -29,7 +29,7 @@ LAST = "check_picking_query"
 HONEST = 2
 # As small as lets honest cells come to their end: what never ends is waited for as long.
 LIMITS = """
-c.Execute.timeout, c.Execute.grace, c.Execute.notebook_timeout, c.Execute.seeds = 5, 5, 40, 2
+c.Execute.timeout, c.Execute.grace, c.Execute.notebook_timeout, c.Execute.seeds = 3, 3, 30, 2
 c.Execute.slower = 3.0
 c.Provisioner.memory, c.Provisioner.reading = 1 << 30, 200 << 20
 """
