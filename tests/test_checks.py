@@ -834,6 +834,20 @@ def test_what_shows_a_slip_shows_it_with_every_draw():
                 assert problem_with(task, case, found, found) is None, (seed, case.note)
 
 
+def test_rounding_is_no_leak():
+    """A tester that asks for equality to the last digit is refused with every draw, and told why."""
+
+    def is_causal(layer, x):
+        before = layer(x)
+        return all(
+            torch.equal(layer(torch.cat([x[:i], x[i:].exp()]))[:i], before[:i]) for i in range(1, len(x))
+        )
+
+    for seed in range(6):
+        result = verdict(TASKS["is_causal"], is_causal, (seed,))
+        assert result.mistakes == ("the outputs must agree to the last digit",), seed
+
+
 def test_numbers_that_overflow_show_nothing():
     def enormous(num_features, asks, found, handed):
         W = torch.full((num_features, 1), 1e300, dtype=torch.float64)
