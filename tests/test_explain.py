@@ -204,6 +204,17 @@ def test_masks_are_turned_round_at_the_places_of_both():
     assert found == [("strict", "inverted")]
 
 
+def test_two_choices_in_one_thing_do_not_meet_in_one_number():
+    same = torch.eye(6, dtype=torch.bool)
+    past = torch.ones(6, 6, dtype=torch.bool).tril()
+    right = past & (same | same.roll(1, 0))
+    known = {"either": right ^ past, "one of two": right ^ same}
+    came = known["either"] ^ known["one of two"] ^ right
+    answers = {name: [Answer(value)] for name, value in known.items()}
+    assert two_that_make_up([Answer(came)], [Answer(right)], answers)
+    assert not two_that_make_up([Answer(came)], [Answer(right)], answers, lambda one, other: True)
+
+
 def test_a_few_words_are_no_evidence():
     right = ["a", "b", "a", "b", "a", "b"]
     one, other = ["b", "b", "b", "b", "b", "b"], ["a", "a", "a", "a", "a", "a"]

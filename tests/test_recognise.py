@@ -272,6 +272,21 @@ def test_what_gives_no_input_is_not_said_to_give_one(name):
     assert "yours gives one" not in message
 
 
+def test_what_is_nearly_a_known_mistake_and_wrong_for_another_reason_is_not_called_so():
+    def seen_neighbour(layer, x, memory):
+        other = x.clone()
+        other[0] += 1e-15
+        return other
+
+    message = told("seen_neighbour", seen_neighbour)
+    assert "with another row 0 no other row of the output changes" in message
+    assert "x itself is returned" not in message
+
+
+def test_a_simple_fraction_names_no_mistake():
+    assert "does the same" not in told("least_loss", lambda num_heads, *rest: max(0, 2 - num_heads) / 2)
+
+
 def test_a_right_answer_to_all_cases_is_never_shown():
     message = told("rabbit_weights", lambda size, asks, found, handed: [torch.zeros(size, 1)] * 3)
     assert "A right answer" not in message
@@ -288,7 +303,8 @@ def test_a_right_answer_to_all_cases_is_never_shown():
         (True, False),
         (3.0, False),
         (math.nan, False),
-        (2.5, True),
+        (2.5, False),
+        (2.57, True),
         (torch.tensor([1.0, 2.0, math.nan]), False),
         (torch.tensor([1.0, 2.5, math.nan]), True),
         (torch.arange(4), True),

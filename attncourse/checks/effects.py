@@ -9,7 +9,7 @@ another.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,7 +29,10 @@ MOST_NUMBERS = 5_000
 
 
 def two_that_make_up(
-    given: Sequence[Answer], right: Sequence[Answer], known: Mapping[Name, Sequence[Answer]]
+    given: Sequence[Answer],
+    right: Sequence[Answer],
+    known: Mapping[Name, Sequence[Answer]],
+    alternatives: Callable[[Name, Name], bool] = lambda one, other: False,
 ) -> list[tuple[Name, Name]]:
     """Every two mistakes that together give what came.
 
@@ -39,6 +42,9 @@ def two_that_make_up(
         What came and what is right, for the same cases.
     known : mapping to sequences of Answer
         What each mistake gives for them.
+    alternatives : callable
+        ``alternatives(one, other)`` says whether two mistakes are other choices in the same thing: these
+        cannot both have been made where both would show.
 
     Returns
     -------
@@ -60,6 +66,7 @@ def two_that_make_up(
         (one, other)
         for (one, first), (other, second) in itertools.combinations(effects.items(), 2)
         if _together(first, second, came, wanted)
+        and not (alternatives(one, other) and _overlap(first, second, wanted))
         and (telling or not wanted.words or _each_alone(first, second, wanted))
     ]
 
@@ -127,6 +134,13 @@ def _together(first: _Flat, second: _Flat, came: _Flat, wanted: _Flat) -> bool:
     if roughly(a + b - right, came.numbers).all():
         return True
     return bool(roughly(a * b / torch.where(right == 0, 1.0, right), came.numbers).all())
+
+
+def _overlap(first: _Flat, second: _Flat, wanted: _Flat) -> bool:
+    """Whether there is a truth or a number that both mistakes change."""
+    truths = (first.truths ^ wanted.truths) & (second.truths ^ wanted.truths)
+    numbers = ~roughly(first.numbers, wanted.numbers) & ~roughly(second.numbers, wanted.numbers)
+    return bool(truths.any() or numbers.any())
 
 
 def _each_alone(first: _Flat, second: _Flat, wanted: _Flat) -> bool:

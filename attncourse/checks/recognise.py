@@ -61,13 +61,22 @@ def recognise(
     order = sorted(range(len(cases)), key=lambda place: place != failing)
     ordered, given = [cases[place] for place in order], [answers[place] for place in order]
 
-    def fits(mistake: Mistake) -> bool:
-        return all(
-            coincide(answer, task.known(mistake, case)) for case, answer in zip(ordered, given, strict=True)
+    def does_the_same(mistake: Mistake, case: Case, answer: Answer) -> bool:
+        known = task.known(mistake, case)
+        if not coincide(answer, known):
+            return False
+        # What is nearly the same may be wrong for another reason.
+        return (
+            task.compare is None
+            or answer.failure is not None
+            or (task.compare(case.inputs, answer.value) == task.compare(case.inputs, known.value))
         )
 
+    def fits(mistake: Mistake) -> bool:
+        return all(does_the_same(mistake, case, answer) for case, answer in zip(ordered, given, strict=True))
+
     def fits_there(mistake: Mistake) -> bool:
-        return coincide(given[0], task.known(mistake, ordered[0]))
+        return does_the_same(mistake, ordered[0], given[0])
 
     singles = [one for one in task.single_mistakes if fits_there(one)]
     # Numbers that follow from an input that was spoilt can look like two mistakes, and are none.
@@ -131,7 +140,11 @@ def _two_effects(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> 
     """Two single mistakes whose effects together are those of the answer."""
     right = [task.known(task.reference, case) for case in cases]
     known = {mistake: [task.known(mistake, case) for case in cases] for mistake in task.single_mistakes}
-    fitting = two_that_make_up(given, right, known)
+
+    def of_one_factor(one: Mistake, other: Mistake) -> bool:
+        return bool(one.choices.keys() & other.choices.keys())
+
+    fitting = two_that_make_up(given, right, known, of_one_factor)
     common = set.intersection(*({*one.wrongs, *other.wrongs} for one, other in fitting)) if fitting else None
     if not common:
         return None
@@ -172,14 +185,15 @@ def _acts_in(task: Task, mistake: Mistake, cases: Sequence[Case], given: Sequenc
 def _tells(value: Plain) -> bool:
     """Whether two answers hardly agree in this value by chance.
 
-    They do in a word, in yes or no, in a few whole numbers, and where nothing is a number any more.
+    They do in a word, in yes or no, in a few whole numbers or one simple fraction, and where nothing is a
+    number any more.
     """
     if isinstance(value, tuple | list):
         return any(map(_tells, value))
     if isinstance(value, dict):
         return any(map(_tells, value.values()))
     if isinstance(value, float):
-        return math.isfinite(value) and value != round(value)
+        return math.isfinite(value) and abs(12 * value - round(12 * value)) > 1e-6
     if not isinstance(value, Tensor):
         return False
     numbers = value[value.isfinite()].unique()
