@@ -99,6 +99,14 @@ def _written_out(drawn: dict[str, Tensor], normal: Normal) -> dict[str, Tensor]:
     return rows | {"count": torch.ones(int(drawn["count"].sum()), dtype=torch.long)}
 
 
+def _one_missing(normal: Normal) -> dict[str, Tensor]:
+    return draw_single(normal) | {"count": torch.tensor([1, 2, 1, 0])}
+
+
+def _without_the_missing(drawn: dict[str, Tensor], normal: Normal) -> dict[str, Tensor]:
+    return {name: drawn[name][:3] for name in ("key", "value", "count")}
+
+
 single_query = Task(
     "single_query",
     _single_query,
@@ -122,6 +130,13 @@ single_query = Task(
         laws.order_of_keys_is_nothing(_once, ONE_QUERY),
         laws.features_written_twice(_several, WHY_THE_SCALE),
         laws.best_match_takes_all(_several, TWO_LIMITS),
+        laws.stays(
+            "a key that does not occur could as well not be there",
+            SOFTARGMAX,
+            _one_missing,
+            _without_the_missing,
+            when=("with it", "without it"),
+        ),
     ],
     refuses=SOFTMAX,
 )
@@ -142,6 +157,8 @@ single_query = Task(
         scores: the scores are multiplied by the counts
             A key that occurs twice does not match twice as well. It is there twice: its exponential is
             added up twice.
+        at least once: a key that does not occur is counted as if it occurred once
+            A count may be 0: then the key is not there. What is 0 times its exponential?
         added: the counts are added to the scores
             Adding to a score multiplies its exponential by e for each 1. How often does the exponential of
             a key with count 2 stand in the sum?
@@ -160,6 +177,8 @@ def one_query(
         scores = scores * count
     if counted == "added":
         scores = scores + count
+    if counted == "at least once":
+        count = count.clamp(min=1)
     if normaliser == "base 2":
         scores = scores * math.log(2)
     parts = scores.exp()
@@ -1490,6 +1509,15 @@ predicted_loss = Task(
                 None if math.isclose(value, 0.75, rel_tol=1e-5) else f"yours gives {shown(value)}"
             ),
         ),
+        Law(
+            "with a weight of 2 for the key that was asked for and 0 for all others, the loss is the "
+            "variance of the values, here 9",
+            ONE_QUERY,
+            lambda normal: {"weights": 2 * torch.eye(4)[1], "asked": 1, "value_std": 3.0},
+            lambda inputs, value: (
+                None if math.isclose(value, 9, rel_tol=1e-5) else f"yours gives {shown(value)}"
+            ),
+        ),
     ],
 )
 
@@ -1513,6 +1541,8 @@ predicted_loss = Task(
         together: the factors are added up before they are squared
             The values are independent of each other: the variance of their sum is a sum of squares, not the
             square of a sum. (attention_operator#why-the-scale)
+        normalised: the weights are made to sum to 1 first
+            They need not: the loss is asked for as they are.
         absolute: the factors are not squared
             A factor c multiplies a variance by c squared. (attention_operator#why-the-scale)
         """,
@@ -1536,6 +1566,8 @@ predicted_loss = Task(
     ),
 )
 def any_prediction(weights, asked, value_std, *, parts="", std="variance", mean=""):
+    if parts == "normalised":
+        weights = weights / weights.sum()
     factors = weights.clone()
     factors[asked] -= 1
     others = torch.cat([weights[:asked], weights[asked + 1 :]])
