@@ -163,8 +163,9 @@ def _forbidden_changed(normal: Normal) -> list[dict[str, Tensor]]:
     drawn = _draw()(normal)
     drawn["mask"][:, 1] = False
     drawn["mask"][:, 0] = True
+    drawn["query"][:, 0] = 10
     other = {name: drawn[name].clone() for name in ("key", "value")}
-    other["key"][1] += 3
+    other["key"][1, 0] = 80  # so that it would take all of every query
     other["value"][1] += 3
     return [drawn, drawn | other]
 
@@ -306,10 +307,20 @@ def _value_of_the_first(inputs: dict[str, Tensor], value: Tensor) -> str | None:
 
 def _other_padding(drawn: dict[str, Tensor], normal: Normal) -> dict[str, Tensor]:
     """Something else to fill up with."""
-    others = {name: normal(*drawn[name].shape) for name in ("key", "value")}
+    others = {name: 100 * normal(*drawn[name].shape) for name in ("key", "value")}
     return {
         name: torch.where(drawn["padding"][..., None], other, drawn[name]) for name, other in others.items()
     }
+
+
+def _equal_queries(normal: Normal) -> dict[str, Tensor]:
+    drawn = _padded_case(normal, 2, 4, 4, "").inputs
+    return drawn | {"query": drawn["query"][:, :1].expand(-1, 4, -1).clone()}
+
+
+def _equal_outputs(inputs: dict[str, Tensor], value: Tensor) -> str | None:
+    words = "yours gives {yours} at {place}, and {expected} for the first query of that sequence"
+    return laws.is_not(value, value[:, :1].expand_as(value), words)
 
 
 mended_attention = Task(
@@ -332,6 +343,12 @@ mended_attention = Task(
         laws.ones_come_back(_draw_padded, TWO_WRONG),
         laws.stays(
             "with what a sequence is filled up changes nothing", PADDING, _draw_padded, _other_padding
+        ),
+        Law(
+            "equal queries of a sequence get equal outputs, wherever they stand",
+            PADDING,
+            _equal_queries,
+            _equal_outputs,
         ),
         laws.features_written_twice(_draw_padded, "attention_operator#why-the-scale"),
     ],
@@ -362,15 +379,43 @@ _SCALE = only(SCALE, "none", "dim", "value dim", "num keys", "multiplied", "afte
     similarity=_SIMILARITY,
     scale=_SCALE,
     axis=only(AXIS, "queries", "dim 0"),
+    queries=wrongs(
+        PADDING,
+        """
+        zeros: with as many queries as keys, queries at padding positions get zeros
+            Padding hides keys. Queries at padding positions ask like all others; what they get, nobody looks
+            at.
+        nothing: with as many queries as keys, queries at padding positions see nothing, and give NaN
+            Padding hides keys. Queries at padding positions ask like all others: their rows have the same
+            mask as the other rows.
+        mean: with as many queries as keys, queries at padding positions get the mean of all values
+            Padding hides keys. Queries at padding positions ask like all others: their rows have the same
+            mask as the other rows.
+        """,
+    ),
 )
 def any_mended(
-    query, key, value, padding, *, hidden="", polarity="", shape="", similarity="", scale="root", axis="keys"
+    query,
+    key,
+    value,
+    padding,
+    *,
+    hidden="",
+    polarity="",
+    shape="",
+    similarity="",
+    scale="root",
+    axis="keys",
+    queries="",
 ):
     mask = ~padding if shape == "in front" else ~padding[:, None]
     scores = scaled(compared(query, key, value, similarity), query, key, value, scale)
     weights = masked_weights(scores, mask, hidden, polarity, axis)
     if scale == "after":
         weights = weights / math.sqrt(query.shape[-1])
+    if queries and query.shape[1] == key.shape[1]:
+        instead = {"zeros": 0.0, "nothing": math.nan, "mean": 1 / key.shape[1]}[queries]
+        weights = weights.masked_fill(padding[:, :, None], instead)
     return weights @ value
 
 
@@ -486,6 +531,8 @@ def triangle(num_queries: int, num_keys: int, kind: str, aligned: str) -> Tensor
             return ones.tril(offset + 1)
         case "transposed":
             return ones.triu(offset)
+        case "future":
+            return ones.triu(offset + 1)
         case "everything":
             return ones
         case "diagonal only":
@@ -894,10 +941,21 @@ packed_mask = Task(
             A key must be of the same document *and* not lie in the future: both must be True.
         """,
     ),
-    kind=only(TRIANGLE, "strict", "ahead", "transposed"),
+    kind={
+        **only(TRIANGLE, "strict", "ahead", "transposed"),
+        "future": Wrong(
+            "the triangle is that of the future: each position sees what comes after it, and not itself",
+            """`triu(1)` has True where nothing may be seen. Which triangle has True where it may?""",
+            PATTERNS,
+        ),
+    },
     same=wrongs(
         COMBINING,
         """
+        others: a position sees the other documents instead of its own
+            Two positions belong together if their numbers are the same. Which of `==` and `!=` says so?
+        zero: the number 0 is taken for padding, and hidden
+            The numbers are names, and 0 is one of them. There is no padding in these sequences.
         not before: the numbers of the documents are compared by their size
             The numbers are names. A document may have a smaller number than the one before it. When do two
             positions belong together?
@@ -925,6 +983,10 @@ def any_packed(document, *, joined="and", kind="causal", same="", shape="", form
         together = document[:, :, None] <= document[:, None, :]
     if same == "not after":
         together = document[:, :, None] >= document[:, None, :]
+    if same == "others":
+        together = ~together
+    if same == "zero":
+        together = together & (document != 0)[:, None]
     if same == "neighbours":
         together = together & torch.ones(length, length).triu(-1).bool()
     mask = {
@@ -964,6 +1026,10 @@ def _masked_attention_cases(seed: int) -> list[Case]:
     )
     low.inputs["query"][:, 0], low.inputs["key"][:, 0] = 80, -80
     low.inputs["mask"][:, 4] = False
+    high = _attention_case(
+        normal, (), 3, 5, _random_mask(normal, 3, 5), "scores in the thousands above zero", torch.float64
+    )
+    high.inputs["query"][:, 0], high.inputs["key"][:, 0] = 80, 80
     return [
         _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "no empty row"),
         _attention_case(normal, (), 4, 4, empty, "an empty row"),
@@ -973,6 +1039,7 @@ def _masked_attention_cases(seed: int) -> list[Case]:
         ),
         _tempting(normal),
         low,
+        high,
         _attention_case(normal, (), 2, 3, torch.zeros(2, 3, dtype=torch.bool), "nothing may be seen"),
         _attention_case(normal, (1,), 3, 4, masking.padding_mask([2], 4), "a batch of one"),
     ]
@@ -1036,6 +1103,12 @@ masked_attention = Task(
             keys are to share the weight. Hide the key before the softargmax.""",
             THREE_WAYS,
         ),
+        "no maximum": Wrong(
+            "the largest score of the row is not subtracted before the exponential",
+            """exp of a score in the thousands is infinite, and of one as far below zero it is 0, so that a
+            row is divided by 0 that is not empty. Subtract the largest of the allowed scores first.""",
+            "attention_operator#stable-softargmax",
+        ),
     },
     polarity=POLARITY,
     scale=_SCALE,
@@ -1084,6 +1157,10 @@ def any_masked(query, key, value, mask, *, hidden="infinity", polarity="", scale
         weights = torch.softmax(scores, -1) * seen
         total = weights.sum(-1, keepdim=True)
         weights = weights / torch.where(total == 0, 1.0, total)
+    if hidden == "no maximum":
+        weights = torch.exp(scores.masked_fill(~mask, -math.inf))
+        total = weights.sum(-1, keepdim=True)
+        weights = weights / (torch.where(total == 0, 1.0, total) if safe else total)
     if scale == "after":
         weights = weights / math.sqrt(query.shape[-1])
     if empty == "weights mended":
@@ -1105,6 +1182,28 @@ def masked_overflow(query, key, value, mask):
     exponentials = torch.exp(query @ key.mT / math.sqrt(query.shape[-1])) * mask
     total = exponentials.sum(-1, keepdim=True)
     return exponentials / torch.where(total == 0, 1.0, total) @ value
+
+
+@masked_attention.mistake(
+    "no gradient flows back through the weights",
+    hint="""`detach` and `no_grad` cut off the way to queries and keys for all rows, not for the empty ones
+    alone. What those rows gave must be replaced, and all others left as they are.""",
+    read=NAN_GRADIENT,
+)
+def masked_detached(query, key, value, mask):
+    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -math.inf)
+    weights = torch.softmax(scores, -1).masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    return weights.detach() @ value
+
+
+@masked_attention.mistake(
+    "a row with a single forbidden key is taken for an empty one, and gives zeros",
+    hint="""A row is empty if it has no True at all. Which of `any` and `all` asks for that?""",
+    read=EMPTY_ROWS,
+)
+def masked_all_for_any(query, key, value, mask):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return torch.softmax(scores, -1).masked_fill(~mask.all(-1, keepdim=True), 0.0) @ value
 
 
 @masked_attention.mistake(
@@ -1376,10 +1475,10 @@ def any_dependencies(jacobian, *, counted="", joined="any", dims="", form="bool"
         "tolerant": jacobian.abs() > 1e-6,
         "inverted": jacobian == 0,
     }.get(counted, jacobian != 0)
-    if joined == "first":
-        return jacobian_in_form(found[:, :1, :, :1], "any", dims, form)
-    if counted == "summed" and not dims:
-        return in_form(jacobian.sum(dim=(1, 3)) != 0, form)
+    if counted == "summed":
+        found, joined = jacobian, "first summed" if joined == "first" else "summed"
+    if joined.startswith("first"):
+        found, joined = found[:, :1, :, :1], joined.removeprefix("first").strip() or "any"
     if counted == "inverted" and joined == "any":
         joined = "all"
     return jacobian_in_form(found, joined, dims, form)
@@ -1387,14 +1486,11 @@ def any_dependencies(jacobian, *, counted="", joined="any", dims="", form="bool"
 
 def jacobian_in_form(found: Tensor, joined: str, dims: str, form: str) -> Tensor:
     """A table of yes and no for four dimensions, made one for two."""
-    inner, outer = {"all": ("all", "all"), "all inputs": ("all", "any")}.get(joined, ("any", "any"))
-    if dims == "moved":
-        return in_form(getattr(getattr(found, inner)(dim=1), outer)(dim=1), form)
-    if dims == "missing":
-        return in_form(getattr(getattr(found, inner)(dim=1), outer)(dim=3), form)
-    if dims == "positions":
-        return in_form(getattr(getattr(found, inner)(dim=2), outer)(dim=0), form)
-    table = getattr(getattr(found, inner)(dim=3), outer)(dim=1)
+    inner, outer = {"all": ("all", "all"), "all inputs": ("all", "any"), "summed": ("sum", "sum")}.get(
+        joined, ("any", "any")
+    )
+    first, then = {"moved": (1, 1), "missing": (1, 3), "positions": (2, 0)}.get(dims, (3, 1))
+    table = getattr(getattr(found, inner)(dim=first), outer)(dim=then) != 0
     return in_form(table.mT if dims == "transposed" else table, form)
 
 
@@ -2011,6 +2107,9 @@ best_loss = Task(
         successors: all possible successors are taken to be equally likely
             Some successors come more often than others. How often does each come, and what does it cost
             when it comes?
+        averaged: the costs of all possible successors are averaged without their chances
+            Some successors come more often than others, and each cost is to be weighted with its chance. A
+            plain mean is the same only where all of them are equally likely.
         unweighted: the costs are added up without their chances
             A letter that seldom comes costs much, but seldom. Each cost is to be weighted with its chance.
         """,
@@ -2035,8 +2134,10 @@ def any_best_loss(chances, *, logarithm="natural", over="mean", guess="", form="
     cost = -chances * logs
     if guess == "certain":
         cost = -torch.nn.functional.one_hot(chances.argmax(-1), len(chances)) * logs
-    if guess == "unweighted":
+    if guess in ("unweighted", "averaged"):
         cost = torch.where(chances > 0, -logs, 0.0)
+    if guess == "averaged":
+        cost = cost / (chances > 0).sum(-1, keepdim=True)
     total = {"sum": cost.sum(), "entries": cost.mean()}.get(over, cost.sum(-1).mean())
     total = total / {"base 2": math.log(2), "base 10": math.log(10)}.get(logarithm, 1.0)
     return {"negative": -total, "perplexity": total.exp()}.get(form, total).item()
@@ -2053,6 +2154,10 @@ def _run_record(normal: Normal, fault: str, best: float, low: float, high: float
     loss = (curve + 0.05 * best * normal(steps)).abs()
     # A single step says little: here the last one lies as if it were another fault's.
     loss[-1] = {"sound": 0.6, "differs in writing": 0.6}.get(fault, 1.0) * best
+    if fault in ("sound", "differs in writing"):
+        # What the last steps say together is the level, so that no margin of some per cent is too small.
+        loss[-10:-1] += (10 * level - loss[-10:].sum()) / 9
+        loss[-20:-10] += level - loss[-20:-10].mean()
     return {"loss": loss, "best": best, "writing": round(high * best, 4)}
 
 
@@ -2131,6 +2236,9 @@ run_fault = Task(
         fixed: the losses are compared with a fixed number instead of the best loss
             A loss of 0.2 is impossible for an honest model where two letters are equally likely, and poor
             where the next letter is nearly certain. What can an honest model reach?
+        margin: a difference from the best loss is judged by its size, and not as a part of the best loss
+            In a language whose best loss is 0.1, a difference of 0.1 is twice as much; in one whose best
+            loss is 2 it may be chance. By how many per cent do they differ?
         """,
     ),
     asked=wrongs(
@@ -2152,6 +2260,8 @@ run_fault = Task(
 )
 def any_run_fault(loss, best, writing, *, level="end", compared="best", asked=""):
     reached = {"last": loss[-1], "lowest": loss.min(), "whole": loss.mean()}.get(level, loss[-20:].mean())
+    if compared == "margin":  # as far off as 0.2 is from 1
+        reached, writing, best = reached - best + 1, writing - best + 1, 1.0
     best = 0.5 if compared == "fixed" else best
     if asked == "writing first" and writing > 1.3 * best:
         return "differs in writing"

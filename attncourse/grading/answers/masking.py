@@ -339,6 +339,13 @@ def run_fault__ratio(loss, best, writing):
     return "sound"
 
 
+def run_fault__a_small_margin(loss, best, writing):
+    level = loss[-20:].mean()
+    if not 0.96 * best < level < 1.04 * best:
+        return "sees the next" if level < best else "sees too little"
+    return "sound" if writing < 1.2 * best else "differs in writing"
+
+
 def run_fault__median(loss, best, writing):
     level = loss[-15:].median()
     if abs(level - best) < 0.2 * best:
