@@ -1003,6 +1003,12 @@ encode_texts = Task(
             Asked for are the vectors of all tokens. What is made of them comes later.
         mean: the mean of the tokens comes back
             Asked for are the vectors of all tokens. What is made of them comes later.
+        blank: the vectors at padding are set to 0
+            Padding is hidden as a key, and asks like every other token. What comes of it, nobody looks at;
+            it is not the encoder's to erase. (words#padding)
+        blank words: padding goes into the first layer as zeros, without an embedding
+            Padding has a number, and is embedded like every other token. That it is not to be seen, the mask
+            says. (words#padding)
         """,
     ),
 )
@@ -1024,11 +1030,15 @@ def any_encoder(ids, mask, weights, num_heads, *, layers="", masked="", heads=""
         x = weights["embeddings.word_embeddings.weight"][ids]
     else:
         x = any_embedding_of_ids(ids, below("embeddings."))
+    if result == "blank words":
+        x = x * mask[..., None]
     for step, number in enumerate(numbers):
         seen = torch.ones_like(mask) if masked == "none" or (masked and step) else mask
         x = any_layer(x, seen, below(f"encoder.layer.{number}."), 1 if heads == "one" else num_heads)
     if result == "first token":
         return x[..., 0, :]
+    if result == "blank":
+        return x * mask[..., None]
     return x.mean(-2) if result == "mean" else x
 
 
