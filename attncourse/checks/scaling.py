@@ -1158,6 +1158,16 @@ def _sees_itself(inputs: dict[str, Tensor], value: Any) -> str | None:
     return laws.is_not(value[0], inputs["value"], words)
 
 
+def _own_value_only(normal: Normal) -> dict[str, Tensor]:
+    drawn = _step(normal, 3, 1)
+    return drawn | {"value": torch.ones(1, 3), "value_cache": torch.zeros(3, 3)}
+
+
+def _more_than_nothing(inputs: dict[str, Tensor], value: Any) -> str | None:
+    output = value[0]
+    return None if bool((output > 0).all()) else f"yours gives {output.min().item():.4g}"
+
+
 def _of_ones(normal: Normal) -> dict[str, Tensor]:
     drawn = _step(normal, 3, 2)
     return drawn | {name: torch.ones_like(drawn[name]) for name in ("value", "value_cache")}
@@ -1187,6 +1197,13 @@ decoding_step = Task(
             KV_CACHE,
             lambda normal: _step(normal, 0, 1),
             _sees_itself,
+        ),
+        Law(
+            "a new position sees itself: where all values in the cache are 0 and its own are 1, it gets more "
+            "than 0",
+            KV_CACHE,
+            _own_value_only,
+            _more_than_nothing,
         ),
         Law(
             "a new position does not see those that come after it",
@@ -1231,6 +1248,12 @@ decoding_step = Task(
             "the new positions see the cache and one another, but not themselves",
             """The edge of your triangle is one place too far to the left. A causal mask has the diagonal: a
             position may see itself.""",
+            "masking#rectangular-masks",
+        ),
+        "one less but once": Wrong(
+            "a new position sees itself only where there is nothing else to see",
+            """The edge of your triangle is one place too far to the left, but for the very first position. A
+            causal mask has the diagonal: every position may see itself.""",
             "masking#rectangular-masks",
         ),
         "one more": Wrong(
@@ -1304,7 +1327,10 @@ def any_step(
     scores = scaled(query @ keys.mT, query, keys, values, scale)
     before, new = key_cache.shape[-2], query.shape[-2]
     edge = {"from start": 0, "one less": before - 1, "one more": before + 1, "by new": new, "new only": 0}
+    edge["one less but once"] = before - 1
     mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(edge.get(seen, before))
+    if seen == "one less but once":
+        mask[..., 0] |= ~mask.any(-1)
     if seen in ("everything", "cache only"):
         mask = torch.ones_like(mask)
     if seen == "inverted":
