@@ -878,6 +878,7 @@ _STEPS = {
     "pre 2": "an MLP whose outputs have the mean 0",
     "pre 3": "an MLP whose outputs are normalised over the positions",
     "post 2": "an attention",
+    "post 3": "an MLP without biases",
     "inside 2": "an MLP without biases",
     "overwritten 2": "an attention",
 }
@@ -942,6 +943,9 @@ which_norm = Task(
         output: only the output is looked at: a block that does not normalise it is called pre-norm
             There are four designs, and three of them do not normalise their output. What can you do with the
             output and the input together?
+        larger first: what does not depend on the size of x is called overwritten, even if it is normalised
+            Around a step that gives ten times as much for ten times the input, a post-norm block gives the
+            same for both as well. In which order do you ask?
         difference: what is added to the input is not looked at
             Post-norm shows in the output, and an overwritten input in a second call. For a third design,
             take the input away from the output: is what is left normalised?
@@ -995,7 +999,9 @@ def any_tell(layer, x, *, tried="twice", normalised="features", named="right"):
     y, larger = layer(x), layer(10 * x)
     adds_the_same = torch.allclose(larger - 10 * x, y - x, atol=1e-4)
     inside = not adds_the_same if tried == "size" else is_normalised(y - x)
-    if is_normalised(y):
+    if tried == "larger first" and torch.allclose(larger, y, atol=1e-4):
+        design = "overwritten"
+    elif is_normalised(y):
         design = "post"
     elif tried == "output":
         design = "pre"
@@ -2079,6 +2085,9 @@ greedy_decode = Task(
         all: the largest of all scores is looked for, in all the rows
             `argmax()` without a row looks through the whole matrix, and counts on from row to row. Which row
             says what comes next?
+        any: the best score that a letter has in any of the rows decides
+            `max(dim=0)` and `amax(0)` look through all the rows, column by column. Which row says what comes
+            next?
         column: the last column is searched instead of the last row
             A row belongs to a position of what is written, and has a score for each letter.
         sum: the scores of all rows are added up
@@ -2125,6 +2134,8 @@ def any_decoding(
                 letter = int(scores[0].argmax())
             case "all":
                 letter = int(scores.argmax())
+            case "any":
+                letter = int(scores.amax(0).argmax())
             case "column":
                 letter = int(scores[:, -1].argmax())
             case "sum":
