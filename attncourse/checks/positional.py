@@ -1816,6 +1816,17 @@ blind_error = Task(
                 else f"yours goes from {values[0]:.4g} to {values[1]:.4g}"
             ),
         ),
+        laws.stays(
+            "reordering the positions, and `partner` with them, leaves the error as it is",
+            BLIND,
+            lambda normal: {"height": 5 + 3 * normal(4, 6), "partner": torch.tensor([1, 0, 3, 2, 5, 4])},
+            # The first of each pair, then the second ones.
+            lambda drawn, normal: {
+                "height": drawn["height"][:, [0, 2, 4, 1, 3, 5]],
+                "partner": torch.tensor([3, 4, 5, 0, 1, 2]),
+            },
+            lambda value: round(float(value), 3),
+        ),
     ],
 )
 
@@ -1847,6 +1858,11 @@ blind_error = Task(
             The target of both is their mean.
         kind: the target is the mean of all heights
             The target is the mean of two: the position's own height and its partner's.
+        neighbours: `partner` is not looked at: two neighbours are always taken for partners
+            Who belongs to whom says `partner`: an index into the positions. Is it the same in every
+            case?
+        shifted: the partner is always the next position
+            Who belongs to whom says `partner`: an index into the positions. The next one it is by chance.
         """,
     ),
     error=wrongs(
@@ -1856,6 +1872,8 @@ blind_error = Task(
             The loss of the network is the mean *squared* error, and it is that which you predict.
         root: the root of the mean squared error is taken
             The loss of the network is the mean squared error itself.
+        per sequence: the squared errors of each sequence are summed, and averaged over the sequences only
+            The mean runs over all positions of all sequences.
         summed: the squared errors are summed
             The mean does not depend on how many sequences there are; the sum does.
         first: only the error of the first position is taken
@@ -1877,6 +1895,8 @@ def any_blind(height, partner, *, guess="", target="", error="", form=""):
     wanted = {
         "partner": height[:, partner],
         "kind": (total / length).expand_as(height),
+        "neighbours": (height + height[:, torch.arange(length) ^ 1]) / 2,
+        "shifted": (height + height.roll(-1, 1)) / 2,
     }.get(target, (height + height[:, partner]) / 2)
     guessed = {
         "own": height,
@@ -1891,7 +1911,7 @@ def any_blind(height, partner, *, guess="", target="", error="", form=""):
     wrong = wrong.abs() if error == "absolute" else wrong**2
     if form == "each":
         return wrong.mean(1)
-    mean = wrong.sum() if error == "summed" else wrong.mean()
+    mean = {"summed": wrong.sum(), "per sequence": wrong.sum(1).mean()}.get(error, wrong.mean())
     return (mean.sqrt() if error == "root" else mean).item()
 
 
