@@ -894,6 +894,14 @@ def _each_itself(inputs: dict[str, Any], value: Tensor) -> str | None:
     return f"in yours query {int(hidden[0])} does not" if len(hidden) else None
 
 
+def _unmoved_by_names(inputs: list[dict[str, Any]], values: list[Tensor]) -> str | None:
+    wrong = (values[0] != values[1]).nonzero()
+    if not len(wrong):
+        return None
+    _, query, key = wrong[0].tolist()
+    return f"yours is not the same for 5, 5, 3, 3 and for 0, 0, 7, 7 at query {query} and key {key}"
+
+
 packed_mask = Task(
     "packed_mask",
     _packed_mask,
@@ -917,6 +925,14 @@ packed_mask = Task(
             DIAGONAL,
             lambda normal: {"document": torch.tensor([[5, 5, 3, 3]])},
             _each_itself,
+        ),
+        Law(
+            "giving the documents other numbers changes nothing",
+            COMBINING,
+            lambda normal: [
+                {"document": torch.tensor([numbers])} for numbers in ([5, 5, 3, 3], [0, 0, 7, 7])
+            ],
+            _unmoved_by_names,
         ),
     ],
     allows=("causal_mask", "local_mask"),
