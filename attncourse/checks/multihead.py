@@ -326,7 +326,7 @@ def merge(heads: Tensor, merged: str) -> Tensor:
 
 @merge_heads.made_of(
     merged={
-        **MERGED,
+        **without(MERGED, "backwards"),
         **wrongs(
             VIEW_THEN_TRANSPOSE,
             """
@@ -346,9 +346,12 @@ def merge(heads: Tensor, merged: str) -> Tensor:
             """,
         ),
         **FROM_THE_FRONT,
-    }
+    },
+    order=only(MERGED, "backwards"),
 )
-def any_merge(x, *, merged="side by side"):
+def any_merge(x, *, merged="side by side", order="forwards"):
+    if order == "backwards":
+        x = x.flip(-3)
     match merged:
         case "view":
             x = x.transpose(-3, -2)
@@ -542,6 +545,9 @@ layer_shapes = Task(
         values like keys: the values have key_dim features
             Queries and keys are multiplied with each other, so they have equally many features. Values are
             averaged, and may have another number.
+        values alone: the values have key_dim features, though what is merged has those of the values
+            Queries and keys are multiplied with each other, so they have equally many features. Values are
+            averaged and merged: count their features in what is merged.
         exchanged: key_dim and value_dim have changed places
             Which of the two numbers is for what is multiplied, and which for what is averaged?
         not projected: queries, keys and values have model_dim features in each head
@@ -612,7 +618,10 @@ def any_shapes(
     return {
         "query": in_heads(num_queries, key_dim),
         "key": in_heads(num_keys, key_dim),
-        "value": in_heads(num_queries if rows == "values per query" else num_keys, value_dim),
+        "value": in_heads(
+            num_queries if rows == "values per query" else num_keys,
+            key_dim if features == "values alone" else value_dim,
+        ),
         "weights": all_weights.get(weights, in_heads(num_queries, num_keys, True)),
         "merged": in_heads(answers, value_dim, True) if merged == "still heads" else (batch, answers, width),
         "output": (batch, answers, {"merged": width, "head": value_dim}.get(output, model_dim)),
@@ -1128,6 +1137,14 @@ cross_attention = Task(
             A reshape to (heads, positions, features) keeps the numbers in their order, so head 0 gets the
             first positions and the last head the last ones. First cut the features, then move the heads.
             (multihead#view-then-transpose)
+        keys reshaped: the keys are split by a reshape without a transpose
+            Queries and values of yours are split as they should be. A reshape of the keys to (heads,
+            positions, features) keeps the numbers in their order, so each head gets some of the positions.
+            (multihead#view-then-transpose)
+        values reshaped: the values are split by a reshape without a transpose
+            Queries and keys of yours are split as they should be. A reshape of the values to (heads,
+            positions, features) keeps the numbers in their order, so each head gets some of the positions.
+            (multihead#view-then-transpose)
         interleaved: each head takes every so-many-th feature, instead of a block of neighbours
             One matrix holds the columns of all heads, those of head 0 first. When a dimension is cut in two,
             the first of the two counts the blocks.
@@ -1211,7 +1228,8 @@ def any_cross(
 
     def in_heads(number, y, W):
         H = 1 if split == "none" or (split == "keys are not split" and number) else num_heads
-        match split:
+        alone = {1: "keys reshaped", 2: "values reshaped"}.get(number, "")
+        match "reshape" if split == alone else split:
             case "reshape":
                 return (y @ W).reshape(*y.shape[:-2], H, y.shape[-2], W.shape[1] // H)
             case "interleaved":
@@ -1801,6 +1819,9 @@ importance_by_ablation = Task(
             A head without which the loss falls does harm. Is it to be told from one that is needed?
         clamped: a fall of the loss counts as 0
             A head without which the loss falls does harm. Is it to be told from one that does nothing?
+        per head: the rise is divided by the number of heads
+            Each head is asked a question of its own, however many others there are: by how much does the loss
+            rise without it?
         shares: the importances are made to sum to 1
             Each head is asked a question of its own: by how much does the loss rise without it?
         """,
@@ -1822,6 +1843,7 @@ def any_ablation(loss, num_heads, *, silenced="one", compared_with="whole", rise
         "size": importance.abs(),
         "squared": importance**2,
         "clamped": importance.clamp(min=0),
+        "per head": importance / num_heads,
         "shares": importance / importance.sum(),
     }.get(rise, importance)
 
@@ -1847,6 +1869,18 @@ def ablation_by_derivative(loss, num_heads):
     head_mask = torch.ones(num_heads, requires_grad=True)
     (gradient,) = torch.autograd.grad(loss(head_mask), head_mask)
     return gradient
+
+
+@importance_by_ablation.mistake(
+    "this is minus the derivative of the loss, not what happens when a head is silenced",
+    hint="""A derivative says how the loss begins to change. Silencing a head is a large step: take it, and
+    see.""",
+    read=IMPORTANCE,
+)
+def ablation_by_minus_derivative(loss, num_heads):
+    head_mask = torch.ones(num_heads, requires_grad=True)
+    (gradient,) = torch.autograd.grad(loss(head_mask), head_mask)
+    return -gradient
 
 
 @importance_by_ablation.mistake(
@@ -1969,6 +2003,8 @@ pruned_weights = Task(
             `heads` says which heads stay, not only how many.
         sorted: the heads come in their old order, not in that of the list
             The heads that are kept are the right ones. But in which order are they listed?
+        sorted but W_O: the heads come in their old order, and the blocks of W_O in that of the list
+            Each block of rows has to meet the features of its own head. In which order are the heads listed?
         backwards: the heads come in the opposite order of the list
             The heads that are kept are the right ones. But in which order are they listed?
         from one: the heads are counted from 1
@@ -2020,6 +2056,7 @@ def any_pruned(W_Q, W_K, W_V, W_O, heads, *, kept="listed", output="own blocks",
         "others": [head for head in range(number) if head not in heads],
         "first": list(range(len(heads))),
         "sorted": sorted(heads),
+        "sorted but W_O": sorted(heads),
         "backwards": heads[::-1],
         "from one": [head - 1 for head in heads],
     }.get(kept, heads)
@@ -2048,7 +2085,7 @@ def any_pruned(W_Q, W_K, W_V, W_O, heads, *, kept="listed", output="own blocks",
         case "old order":
             rows = blocks[sorted(listed)].flatten(0, 1)
         case _:
-            rows = blocks[listed].flatten(0, 1)
+            rows = blocks[heads if kept == "sorted but W_O" else listed].flatten(0, 1)
     three = [W if forgotten == "queries only" and W is not W_Q else W[listed] for W in (W_Q, W_K, W_V)]
     return three[0], three[1], W_V if forgotten == "values" else three[2], rows
 
@@ -2482,6 +2519,8 @@ what_heads_find = Task(
             A head that finds something once in a while has not found out how. Take the mean over the queries.
         first query: only the first query is looked at
             Another query may say otherwise. Take the mean over all queries.
+        first wanted: the keys that the first query wants are looked for by all
+            Each query wants keys of its own: row q of `wanted` belongs to query q.
         places: columns 0, 1, … of the weights are read instead of the keys that are wanted
             `wanted` says which key each query wants, as a number. Column 0 of the weights is key 0,
             whichever key is wanted.
@@ -2494,6 +2533,12 @@ what_heads_find = Task(
             Each of the things that are wanted must have a head.
         first only: only the first thing that is wanted is asked about
             There are two of them, or more.
+        every head: every head must find something, instead of everything being found by some head
+            Two heads that find the same thing leave the other one unfound. Each thing that is wanted must
+            have a head.
+        shared first: what heads give to all that is wanted together is asked before what they find
+            A head that gives nearly all to one thing gives as much to all of them together. What is asked
+            last, only if no head has found anything?
         together: a head counts as finding each thing if it finds them together
             Half of the weight for each makes one average of the two, and they cannot be told apart.
         largest: a head that gives one thing more than the others counts, however little that is
@@ -2509,7 +2554,8 @@ what_heads_find = Task(
 )
 def any_what_heads_find(weights, wanted, *, share="", decided=""):
     num_looks = wanted.shape[1]
-    at = torch.arange(num_looks).expand(wanted.shape) if share == "places" else wanted
+    at = {"places": torch.arange(num_looks), "first wanted": wanted[0]}.get(share, wanted)
+    at = at.expand(wanted.shape)
     given = weights.mean(0, keepdim=True) if share == "all heads" else weights
     given = given.gather(2, at.expand(given.shape[0], -1, -1))  # (num_heads, num_queries, num_looks)
     mean = {
@@ -2517,7 +2563,7 @@ def any_what_heads_find(weights, wanted, *, share="", decided=""):
         "best query": given.amax(1),
         "first query": given[:, 0],
     }.get(share, given.mean(1))
-    found = (mean > {"little": 0.3, "much": 0.9}.get(decided, 0.5)).any(0)
+    found = (mean > {"little": 0.3, "much": 0.9}.get(decided, 0.5)).any(1 if decided == "every head" else 0)
     if decided == "together":
         found = ((mean.sum(1, keepdim=True) > 0.5) & (mean > 0.25)).any(0)
     elif decided == "largest":
@@ -2526,6 +2572,8 @@ def any_what_heads_find(weights, wanted, *, share="", decided=""):
         found = found[:1]
     if found.all() or (decided == "any" and found.any()):
         return "apart"
+    if decided == "shared first" and (mean.sum(1) > 0.5).any():
+        return "shared"
     if found.any():
         return "one-sided"
     return "shared" if decided != "no sharing" and (mean.sum(1) > 0.5).any() else "lost"
