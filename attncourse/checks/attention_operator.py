@@ -511,6 +511,17 @@ def any_attention(query, key, value, *, similarity="", scale="root", axis="keys"
 
 
 @attention.mistake(
+    "the sequences of a batch are put together: every query sees the keys of all of them",
+    hint="""A reshape to two dimensions joins the sequences into one. Each sequence is to be treated by
+    itself.""",
+    read=BATCHES,
+)
+def attention_over_the_batch(query, key, value):
+    keys, values = key.reshape(-1, key.shape[-1]), value.reshape(-1, value.shape[-1])
+    return torch.softmax(query @ keys.T / math.sqrt(query.shape[-1]), -1) @ values
+
+
+@attention.mistake(
     "keys and values have changed places",
     hint="""Queries are matched with keys, and what is averaged is the values. Yours does it the other way
     round.""",
@@ -825,6 +836,11 @@ def _ratio(values: list[float], expected: float) -> str | None:
             fraction bar. Brackets help.
         rooted: the standard deviations stand under the root
             Under the root belongs a variance. You have put standard deviations there.
+        variances added: the variances of queries and keys are added
+            A score is a sum of products. The variance of a *sum* of two is the sum of their variances. And
+            that of a product?
+        mean of variances: the mean of the two variances is taken
+            A score is a sum of products. What is the variance of a *product* of two independent numbers?
         added: the standard deviations are added
             A score is a sum of products. What is the variance of a *product* of two independent numbers?
         """,
@@ -850,6 +866,8 @@ def any_factor(key_dim, query_std, key_std, *, dim="root", std="both", form="fac
         "above": 1 / product,
         "rooted": math.sqrt(product),
         "added": query_std + key_std,
+        "variances added": math.hypot(query_std, key_std),
+        "mean of variances": math.hypot(query_std, key_std) / math.sqrt(2),
     }.get(std, product)
     return {"inverted": size, "variance": 1 / size**2}.get(form, 1 / size)
 
