@@ -1314,6 +1314,9 @@ multihead_mask = Task(
             `repeat_interleave` without a dimension flattens. Along which one is to be repeated?
         queries: the rows are repeated instead of the masks
             The second dimension holds the queries. Which one counts the sequences?
+        queries reshaped: the rows are repeated instead of the masks, and then cut into masks
+            The shape is right, but a head gets the same row several times, and not all the rows. Which
+            dimension counts the sequences?
         """,
     ),
     sides=wrongs(
@@ -1337,6 +1340,8 @@ def any_multihead_mask(mask, num_heads, *, polarity="", order="", sides="", form
             mask = mask.repeat_interleave(num_heads)
         case "queries":
             mask = mask.repeat_interleave(num_heads, dim=1)
+        case "queries reshaped":
+            mask = mask.repeat_interleave(num_heads, dim=1).reshape(-1, *mask.shape[1:])
         case "not repeated":
             mask = mask.clone()
         case _:
