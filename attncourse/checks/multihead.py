@@ -2347,6 +2347,13 @@ least_loss = Task(
             lambda normal: _looks(1, 2, 1.0),
             _loss_is(0.5),
         ),
+        Law(
+            "one head that finds one of four numbers leaves the variance of three, three quarters of it in "
+            "the mean: with variance 1, 0.75",
+            ONE_AVERAGE,
+            lambda normal: _looks(1, 4, 1.0),
+            _loss_is(0.75),
+        ),
     ],
 )
 
@@ -2378,8 +2385,16 @@ least_loss = Task(
             Errors count squared.
         """,
     ),
+    wanted=wrongs(
+        HEADS,
+        """
+        two: two numbers are taken to be wanted, whatever `num_looks` says
+            In the experiment there are two. Here `num_looks` says how many.
+        """,
+    ),
 )
-def any_least_loss(num_heads, num_looks, variance, *, found="", counted=""):
+def any_least_loss(num_heads, num_looks, variance, *, found="", counted="", wanted=""):
+    num_looks = 2 if wanted == "two" else num_looks
     left = max(0, num_looks - num_heads)
     left = {
         "one": 0,
