@@ -399,6 +399,7 @@ def without_the_model():
     return ()
 
 
+@pytest.mark.slow
 def test_the_unsolved_release_fails_every_check():
     seen = set()
     for path in sorted(ROOT.glob("exercises/*/*.ipynb")):
@@ -678,6 +679,7 @@ def test_what_comes_back_with_a_cache_is_named():
     assert "Expected: cache: keys" in message
 
 
+@pytest.mark.slow
 def test_no_line_is_wider_than_what_jupyterlab_shows_beside_its_file_browser():
     for task in TASKS.values():
         for mistake in random.Random(2).sample(task.single_mistakes, min(len(task.single_mistakes), 3)):
@@ -825,6 +827,7 @@ def test_a_default_dtype_of_the_notebooks_changes_no_verdict():
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.slow
 def test_what_shows_a_slip_shows_it_with_every_draw():
     task = registry["showing_scores"]
     for seed in range(1, 50):

@@ -773,6 +773,7 @@ def test_only_what_was_judged_before_is_given(tmp_path):
 UNITS = sorted({task.unit for task in TASKS.values()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_what_is_there_answers_no_task_of_its_unit(unit):
     folder = made.package_for(checks.tasks(unit)) / "attncourse"
@@ -859,6 +860,7 @@ for folder in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_everything_imports(tmp_path):
     """Whatever a student imports of the course is there, real or as a name."""
     lines = ["import attncourse", "exec('from attncourse import *')", "from attncourse import checks"]
@@ -1333,6 +1335,7 @@ def test_commands_are_counted_line_by_line(source):
     assert len(scanning._MAGICS.findall(source)) == len(beyond.findall(source))
 
 
+@pytest.mark.slow
 def test_of_all_own_cells_together_only_so_much_is_read():
     cells = [(f"own {number}", "a;" * 45_000) for number in range(5)]
     cells.append(("softargmax", "def softargmax(s):\n    return torch.softmax(s, -1)"))

@@ -243,6 +243,7 @@ def test_a_run_is_its_seed_and_reads_the_novels_to_train_on(monkeypatch):
     assert all(passage.shape == (128,) and passage.numpy().tobytes() in text for passage in read)
 
 
+@pytest.mark.slow
 def test_it_learns():
     _, log = novels.train(Run("small", steps=15, batch=4))
     assert sum(log["loss"][-5:]) / 5 < log["loss"][0] - 0.4
@@ -439,6 +440,7 @@ def test_the_course_model_writes_the_same_with_and_without_a_cache():
     assert novels.decode(found[0]).startswith("My dear Emma,")
 
 
+@pytest.mark.slow
 def test_the_next_token_is_what_is_learned_with_the_dropout_asked_for(monkeypatch):
     read, asked = [], []
     forward, loss = LanguageModel.forward, torch.nn.functional.cross_entropy

@@ -69,6 +69,7 @@ def test_a_larger_class_has_the_same_first_students(course, tmp_path):
     assert all(path.read_bytes() == many[name].read_bytes() for name, path in few.items())
 
 
+@pytest.mark.slow
 def test_everyone_has_a_line_for_every_task(course, tmp_path):
     simulate(tmp_path / "class", "--students", "40", "--hostile")
     exercise = Exercise(UNIT, nbformat.read(ROOT / "exercises" / UNIT / f"{UNIT}.ipynb", as_version=4))
@@ -89,6 +90,7 @@ def test_everyone_has_a_line_for_every_task(course, tmp_path):
     assert 0.3 < share < 0.9
 
 
+@pytest.mark.slow
 def test_the_notebooks_hold_what_the_truth_says(course, tmp_path):
     files = simulate(tmp_path / "class", "--students", "20")
     release = nbformat.read(ROOT / "exercises" / UNIT / f"{UNIT}.ipynb", as_version=4)

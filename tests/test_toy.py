@@ -255,6 +255,7 @@ def weights_of(model):
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 
+@pytest.mark.slow
 def test_training_lowers_the_error():
     model, log = toy.train(Run("A", "attention", sequences=2_000))
     assert log["sequences"] == list(range(20, 2_001, 20))
@@ -485,6 +486,7 @@ def test_the_headline_ratios(version, failing, succeeding, sequences, times):
     assert all(RESULTS["-".join((version, *which, "seed1"))].model for which in (failing, succeeding))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_test_data")
 def test_the_commands_print_their_tables(anchors, capsys, monkeypatch, tmp_path):
     main(["results"])

@@ -416,6 +416,7 @@ def test_without_the_package_it_is_said_how_to_install_it(monkeypatch):
             load()
 
 
+@pytest.mark.slow
 def test_the_code_of_the_package_is_never_run(published):
     script = (
         "import sys; from attncourse import load_tokenizer; load_tokenizer(); "
