@@ -766,6 +766,28 @@ def test_a_mistake_keeps_its_name_when_an_input_is_changed_besides():
 
 # Errors carried forward --------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("task", [TASKS[name] for task in TASKS.values() for name in task.builds_on])
+def test_a_right_function_in_place_of_a_wrong_one_is_called_as_the_answer_is(task):
+    for case in task.cases(1):
+        arguments = task.way.arguments(handed_over(case))
+        wanted = task.reference(*arguments)
+        assert problem_with(task, case, Answer(task.stand_in(*arguments)), Answer(wanted)) is None
+        if len(arguments) == len(case.inputs):
+            by_name = dict(zip(case.inputs, arguments, strict=True))
+            assert problem_with(task, case, Answer(task.stand_in(**by_name)), Answer(wanted)) is None
+
+
+def test_a_right_function_in_place_of_a_wrong_one_has_no_arguments_beyond():
+    """They would do the work of later tasks."""
+    x = torch.randn(3, 2, dtype=torch.float64)
+    for arguments in ({"return_counterexample": True}, {"num_permutations": 2}, {"function": torch.relu}):
+        with pytest.raises(TypeError, match="no more than layer, x"):
+            TASKS["is_equivariant"].stand_in(torch.tanh, x, **arguments)
+    with pytest.raises(TypeError, match="no more than query, key, value"):
+        TASKS["attention"].stand_in(x, x, x, torch.ones(3, 3, dtype=torch.bool))
+
+
 NOTEBOOK = """
 def softargmax(scores):
     {softargmax}
@@ -1182,3 +1204,22 @@ def test_what_a_solution_calls_of_earlier_ones_is_not_its_fault(unit):
         assert (called - own) & earlier <= set(registry[name].builds_on), name
         earlier.add(name)
     assert earlier
+
+
+def test_rounding_is_hardly_ever_a_counterexample():
+    """Whoever takes it for a difference finds right orders for all layers of a draw by luck alone."""
+    task, generator = TASKS["counterexample"], torch.Generator().manual_seed(0)
+
+    def first_that_differs(layer, x):
+        orders = (torch.randperm(len(x), generator=generator) for _ in range(100))
+        return next(order for order in orders if not torch.equal(layer(x[order]), layer(x)[order]))
+
+    drawn = [task.drawn(seed) for seed in range(1, 13)]
+    right = [
+        all(
+            task.compare(case.inputs, value) is None
+            for case, value in zip(cases, values(task, first_that_differs, cases), strict=True)
+        )
+        for cases in drawn
+    ]
+    assert sum(right) <= 2

@@ -41,7 +41,7 @@ class Check:
         names = _names_around(answer)
 
         def ask(cases: Sequence[Case], instead: Sequence[str]) -> list[Answer]:
-            with _replaced(names, {name: given(registry[name].reference) for name in instead}):
+            with _replaced(names, {name: given(registry[name].stand_in) for name in instead}):
                 return probe(self.task.calling, answer, cases, refusing=refusing)
 
         called = [name for name in _called(answer, names) if name in self.task.builds_on]

@@ -963,6 +963,12 @@ def _nearly_equivariant(seed: int) -> dict[str, Callable[[Tensor], Tensor]]:
         "the first, second and last position are treated alike": lambda x: attend(x) + alike,
         "the first three and the last four positions are treated alike": lambda x: attend(x) + group,
         "an exchange shows a little in one feature": lambda x: attend(x) + oddness(x, 1) / 1000,
+        # Of these three many orders change the last digits only.
+        "an exchange turns the sign of what attention adds": lambda x: x + attend(x) * oddness(x, 1),
+        "an exchange shows a little in all features": lambda x: attend(x) * (1 + oddness(x, 0) / 100),
+        "an exchange shows in the mean that is added": (
+            lambda x: x + attend(x).mean(0) * (2 + oddness(x, 2))
+        ),
         "a small vector is added for each position": lambda x: attend(x) + encoding / 1000,
         "large numbers, and an exchange turns the sign of a few": lambda x: (
             1e5 * torch.tanh(x) * oddness(x, 2)

@@ -312,6 +312,26 @@ class Task:
             (answers[key],) = probe(self.calling, answer, [case], refusing=False)
         return answers[key]
 
+    def stand_in(self, *inputs: Any, **named: Any) -> Any:
+        """What the reference gives, called as the answer may be.
+
+        Arguments that only the reference has could do the work of other tasks.
+
+        Raises
+        ------
+        TypeError
+            If the arguments are others than the cases have.
+        """
+        fullest = max((case.inputs for case in self.cases(0)), key=len)
+        most = len(self.way.arguments(fullest))
+        # Inputs that are put together to fewer arguments have no names that an answer could use.
+        names = list(fullest) if most == len(fullest) else []
+        following = itertools.takewhile(named.__contains__, names[len(inputs) :])
+        values = [*inputs, *(named.pop(name) for name in following)]
+        if named or len(values) > most:
+            raise TypeError(f"{self.name}() takes no more than {', '.join(names) or most}")
+        return self.reference(*values)
+
     def __repr__(self) -> str:
         return f"<task {self.name} of unit {self.unit}>"
 

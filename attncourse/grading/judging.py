@@ -303,7 +303,7 @@ class Execute(preprocessors.Execute):
         ------
         Stopped
         """
-        functions: dict[str, Callable] = {f"task.{part}": registry[part].reference for part in instead}
+        functions: dict[str, Callable] = {f"task.{part}": registry[part].stand_in for part in instead}
         known = task.cases(0)
         way = task.calling.way
         unseen = {
