@@ -40,6 +40,11 @@ def listened_to(context):
     return page, problems
 
 
+def given_up(problem):
+    """Whether the browser itself stopped a request, as for a picture of a page that was left meanwhile."""
+    return problem.endswith(" net::ERR_ABORTED")
+
+
 def opened(context, address):
     page, problems = listened_to(context)
     page.goto(address, wait_until="load")
@@ -427,7 +432,7 @@ def test_the_search_finds(way, html, served, browser):
     page.keyboard.press("Enter")
     # One hit after the other appears.
     page.wait_for_selector('#search-results ul.search a[href*="book/attention_operator.html"]')
-    assert not problems
+    assert not [problem for problem in problems if not given_up(problem)]
     context.close()
 
 
