@@ -76,26 +76,6 @@ def test_marks_by_hand_are_for_the_answer_that_they_were_given_to(course, here, 
         assert here() == 0
 
 
-def test_a_mark_by_hand_is_to_be_looked_at_again_when_what_the_answer_may_call_has_changed(
-    course, here, capsys
-):
-    hand_in(course, "ada", {**WRONG, "add": "def add(a, b):\n    return b"})
-    assert here() == 0
-    with gradebook_of(course) as gradebook:
-        for name in ("check_add", "check_double"):
-            gradebook.find_grade(name, UNIT, UNIT, "ada").manual_score = 1.5
-        gradebook.db.commit()
-    hand_in(course, "ada", {**WRONG, "add": "def add(a, b):\n    return a"})
-    assert here() == 0
-    look_at = capsys.readouterr().out.partition("To look at")[2]
-    assert "check_double: the mark by hand, 1.5, was given with other code above" in look_at
-    assert "check_add: the mark by hand, 1.5, was given to an earlier answer" in look_at
-    hand_in(course, "ada", {**WRONG, "add": "def add(a, b):\n    return a", "essay": "Other words."})
-    assert here() == 0
-    assert "with other code" not in capsys.readouterr().out.partition("To look at")[2]
-    assert everything(course)["ada"][1] == 1.5
-
-
 def test_what_a_person_enters_after_grading_is_in_the_feedback_of_the_next_run(course, here, capsys):
     for student in ("ada", "ben"):
         hand_in(course, student, WRONG)

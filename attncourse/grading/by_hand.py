@@ -3,7 +3,7 @@
 from typing import Any
 
 from nbformat import NotebookNode
-from nbgrader.utils import is_grade, is_locked, is_solution
+from nbgrader.utils import is_grade, is_solution
 
 
 def set_aside(row: Any, before: NotebookNode | None, now: NotebookNode) -> list[dict[str, str]]:
@@ -22,20 +22,16 @@ def set_aside(row: Any, before: NotebookNode | None, now: NotebookNode) -> list[
     """
     flags = []
     old, new = answers(before) if before else {}, answers(now)
-    old_above, new_above = code_above(before) if before else {}, code_above(now)
     for item in [*row.grades, *row.comments]:
         graded = hasattr(item, "manual_score")
         given = item.manual_score if graded else item.manual_comment
-        same = before is not None and old.get(item.name) == new.get(item.name)
-        if given is None or (same and (not graded or old_above.get(item.name) == new_above.get(item.name))):
+        if given is None or (before and old.get(item.name) == new.get(item.name)):
             continue
         what = (
             f"the mark by hand, {given + (item.extra_credit or 0):g}," if graded else f"the comment {given!r}"
         )
         if before is None:
             words = f"{what} may have been given to another answer: it counts, look at it again"
-        elif same:
-            words = f"{what} was given with other code above this answer: it counts, look at it again"
         elif graded:
             item.manual_score = item.extra_credit = None
             words = f"{what} was given to an earlier answer and does not count for this one"
@@ -59,18 +55,4 @@ def answers(notebook: NotebookNode) -> dict[str, list[str]]:
             found[name] = since
         if is_grade(cell):
             since = []
-    return found
-
-
-def code_above(notebook: NotebookNode) -> dict[str, list[str]]:
-    """For each cell with marks for code, the student's code from the beginning: the answer may call it."""
-    found: dict[str, list[str]] = {}
-    above: list[str] = []
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
-        if not is_locked(cell):
-            above.append(cell.source)
-        if is_grade(cell):
-            found[cell.metadata.nbgrader.grade_id] = above.copy()
     return found
