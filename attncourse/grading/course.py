@@ -166,7 +166,7 @@ class Course:
         NotGraded
             If nbgrader cannot make a release of the unit.
         """
-        sources = read_folder(self._source(unit), self.limits)
+        sources = read_folder(self._source(unit), self.limits.most_bytes)
         modules = {
             path.name: path.read_bytes()
             for path in sorted(Path(self.folders.root).glob("*.py"))
@@ -211,7 +211,7 @@ class Course:
             If the submission cannot be read.
         """
         before = self.about(submission).get("graded_from", "")
-        now = self._digest(submission, submission.read(self.limits))
+        now = self._digest(submission, submission.read(self.limits.most_bytes))
         if not self.marks(submission):
             return False
         if before == now:
@@ -226,7 +226,7 @@ class Course:
         NotGraded
             If the submission cannot be read.
         """
-        files = dict(submission.read(self.limits))
+        files = dict(submission.read(self.limits.most_bytes))
         fingerprint = self._digest(submission, files)
         if _timestamp(files) is None:  # nbgrader stumbles over one that is not a date
             files.pop("timestamp.txt", None)
@@ -289,7 +289,7 @@ class Course:
     def give_feedback(self, submission: Submission, job: PageJob, page: Page) -> None:
         """Put a page of feedback into its place, with what nbgrader's ``release_feedback`` looks for."""
         permissions = GenerateFeedback(coursedir=self.folders, parent=self.app).permissions
-        handed_in = submission.read(self.limits)
+        handed_in = submission.read(self.limits.most_bytes)
         files = {name: handed_in[name] for name in FOR_RELEASE if name in handed_in}
         files |= {f"{submission.unit}.html": page.html, MADE_FROM: self._fingerprint(job).encode()}
         self._place(submission, "feedback", files, permissions)
@@ -531,7 +531,7 @@ class Course:
 
     def _digest(self, submission: Submission, files: Files) -> str:
         """A fingerprint of the submission and, after a slash, one of what it is graded by."""
-        course = digest(read_folder(self._source(submission.unit), self.limits)) + course_version()
+        course = digest(read_folder(self._source(submission.unit), self.limits.most_bytes)) + course_version()
         return f"{digest(files)}/{hashlib.sha256(course.encode()).hexdigest()}"
 
     def _step(self, step: str) -> Path:

@@ -25,9 +25,6 @@ class Limits(Configurable):
     most_bytes = Integer(
         MOST_BYTES, help="bytes that a submission may come with, and that grading may make of it"
     ).tag(config=True)
-    most_files = Integer(
-        1000, help="files that a submission may come with; where notebooks run there is room for 20,000"
-    ).tag(config=True)
     most_values = Integer(
         2_000_000, help="values, by their commas and brackets, that a notebook may consist of"
     ).tag(config=True)

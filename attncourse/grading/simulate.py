@@ -19,7 +19,7 @@ from attncourse.checks import Task
 from attncourse.checks.task import source_of
 from attncourse.grading.answers import right_answers
 from attncourse.grading.hostile import Files, Sheet, kinds
-from attncourse.grading.job import Limits, NotGraded
+from attncourse.grading.job import MOST_BYTES, NotGraded
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import Submission, digest, read_folder
 
@@ -193,7 +193,7 @@ def simulate(
 def fingerprint(folder: Path) -> str:
     """What identifies a submission; empty if it cannot be read, as some hostile ones cannot."""
     try:
-        return digest(read_folder(folder, Limits()))
+        return digest(read_folder(folder, MOST_BYTES))
     except NotGraded:
         return ""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from attncourse.grading.job import Files, Limits, NotGraded
+from attncourse.grading.job import Files, NotGraded
 
 # What begins a tag or ends a text in HTML and JavaScript. O'Brien keeps the apostrophe, which pages escape.
 OF_MARKUP = '<>"&\\'
@@ -26,7 +26,7 @@ class Submission:
     def notebook(self) -> Path:
         return self.folder / f"{self.unit}.ipynb"
 
-    def read(self, limits: Limits) -> Files:
+    def read(self, most: int) -> Files:
         """The files handed in, by their paths in the folder; of the notebooks only the unit's.
 
         A link is left out: what it leads to was not handed in.
@@ -34,9 +34,9 @@ class Submission:
         Raises
         ------
         NotGraded
-            If a file cannot be read or everything together is too large, or too many.
+            If a file cannot be read or everything together is too large.
         """
-        files = read_folder(self.folder, limits)
+        files = read_folder(self.folder, most)
         if self.notebook.name not in files:
             raise NotGraded("is a link or a folder, not a notebook")
         return {
@@ -46,7 +46,7 @@ class Submission:
         }
 
 
-def read_folder(folder: Path, limits: Limits) -> Files:
+def read_folder(folder: Path, most: int) -> Files:
     """All files in a folder, by their paths in it, but for what JupyterLab and Python leave there.
 
     Raises
@@ -65,10 +65,8 @@ def read_folder(folder: Path, limits: Limits) -> Files:
             if not stat.S_ISREG(status.st_mode):
                 continue
             size += status.st_size
-            if size > limits.most_bytes:
-                raise NotGraded(f"comes with more than {limits.most_bytes // 10**6} MB of files")
-            if len(files) == limits.most_files:
-                raise NotGraded(f"comes with more than {limits.most_files:,} files")
+            if size > most:
+                raise NotGraded(f"comes with more than {most // 10**6} MB of files")
             files[place.as_posix()] = path.read_bytes()
         except OSError as error:
             raise NotGraded(f"cannot be graded: {place} cannot be opened: {error.strerror}") from error
