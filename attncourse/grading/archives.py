@@ -81,8 +81,7 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
     if path.suffix.lower() == ".zip":
         # A zip in a folder of somebody's is theirs; one that stands alone may be the platform's.
         put_there = time if len(parts) > 1 else None
-        room = [MOST_BYTES] if len(parts) > 1 else None
-        yield from _zip(content, shown(path), (*parts[:-1], path.stem), 0, put_there, room)
+        yield from _zip(content, shown(path), (*parts[:-1], path.stem), 0, put_there)
     else:
         yield Found(shown(path), parts, time, content)
 

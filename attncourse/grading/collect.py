@@ -6,14 +6,11 @@ import datetime
 import hashlib
 import json
 import os
-import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from attncourse.grading import leftovers
 from attncourse.grading.archives import Found, delivered
 from attncourse.grading.course import Course
 from attncourse.grading.grader import Grader
@@ -54,15 +51,11 @@ class Taken:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A notebook that somebody handed in.
-
-    Those of a class are more than fits into memory: `content` is where it is kept meanwhile, under its hash.
-    """
+    """A notebook that somebody handed in."""
 
     student: str
     unit: str
-    found: Found  # without its content
-    content: Path
+    found: Found
     sender: Sender
     handed_in: datetime.datetime | None  # in UTC, where somebody knows
 
@@ -75,7 +68,7 @@ class Attempt:
     def taken(self) -> Taken:
         time = (self.sender.time or self.found.time).isoformat(sep=" ", timespec="seconds")
         late = "late" if self.sender.late else ""
-        return Taken(self.student, self.unit, time, late, self.content.name, self.found.place)
+        return Taken(self.student, self.unit, time, late, _sha(self.found.content), self.found.place)
 
 
 class Collection:
@@ -102,7 +95,6 @@ class Collection:
         self.unmatched: list[str] = []
         self.others: list[str] = []  # of another unit, or no notebooks
         self.list = Path(course.folders.root, LIST)
-        self._meanwhile = leftovers.Folder()
 
     def look_through(self, paths: Iterable[Path]) -> None:
         """Find the notebooks in what was delivered."""
@@ -134,10 +126,7 @@ class Collection:
             except LookupError as reason:
                 self.unmatched.append(f"{found.place} {reason}")
                 return
-            content = Path(self._meanwhile.name, _sha(found.content))
-            content.write_bytes(found.content)
-            handed_in = self._handed_in(found, who, person)
-            one = Attempt(person.id, unit, replace(found, content=b""), content, who, handed_in)
+            one = Attempt(person.id, unit, found, who, self._handed_in(found, who, person))
             self.attempts.setdefault((person.id, unit), []).append(one)
 
     def _person(self, who: Sender) -> Person:
@@ -210,7 +199,7 @@ class Collection:
             words = _NEWER
         folder.mkdir(parents=True, exist_ok=True)
         part = folder / f".{notebook.name}.part"
-        shutil.copyfile(one.content, part)
+        part.write_bytes(one.found.content)
         seconds = one.found.time.timestamp()
         os.utime(part, (seconds, seconds))
         timestamp = folder / "timestamp.txt"
@@ -253,10 +242,12 @@ def _sha(content: bytes) -> str:
 
 
 def unit_of(content: bytes, cells: Mapping[str, frozenset[str]]) -> str | None:
-    """The unit that most of a notebook's cells belong to; None if it has none of any."""
-    # Not by its values: made to mislead, they take a hundred times as much memory as the text.
-    text = content.decode(json.detect_encoding(content), errors="replace")
-    names = {name[1] for name in re.finditer(r'"grade_id"\s*:\s*"([^"]{1,200})"', text)}
+    """The unit that most of a notebook's cells belong to; None if it is not a notebook, or of none."""
+    try:
+        found = json.loads(content.decode(json.detect_encoding(content)))["cells"]
+        names = {cell["metadata"].get("nbgrader", {}).get("grade_id") for cell in found}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
     counts = {unit: len(names & own) for unit, own in cells.items()}
     best = max(counts, key=lambda unit: counts[unit], default=None)
     return best if best is not None and counts[best] else None
@@ -275,7 +266,7 @@ class Best:
         return max(attempts, key=lambda one: (self._points(one), one.order))
 
     def _points(self, one: Attempt) -> float:
-        files = {f"{one.unit}.ipynb": one.content.read_bytes()}
+        files = {f"{one.unit}.ipynb": one.found.content}
         unit = self.course.prepare(one.unit)
         result = self.grader.grade(unit, Job(one.student, files, digest(files)))
         return sum(mark or 0 for mark in result.marks.values()) if isinstance(result, Graded) else -1.0
