@@ -232,9 +232,6 @@ OWN_ENDS = [
     "import ctypes\nctypes.string_at(0)",
     "import os\nos.abort()",
     "import time\nwhile True: pass",  # until its time of computing is over
-    # Until a time that it has chosen itself.
-    "import resource as r\nr.setrlimit(r.RLIMIT_CPU, (int(r.getrusage(0).ru_utime) + 2,) * 2)\n"
-    "while True: pass",
 ]
 
 
