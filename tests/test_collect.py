@@ -392,3 +392,48 @@ def test_zips_in_a_zip_have_room_together(tmp_path, monkeypatch):
     sizes = [(one.parts[0], len(one.content)) for one in found if not isinstance(one, str)]
     assert sizes == [("mine", 100_000), ("mine", 100_000), ("yours", 100_000)]
     assert all("too much for one zip" in one for one in found if isinstance(one, str))
+
+
+def test_what_is_in_somebodys_folder_has_the_room_of_one_submission(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_BYTES", 250_000)
+    monkeypatch.setattr(archives, "MOST_FILES", 3)
+    notebooks = {f"{number}/{UNIT}.ipynb": b"x" * 100_000 for number in range(3)}
+    for student, files in (("eve", notebooks), ("mia", {**notebooks, "data.csv": b"1"})):
+        (tmp_path / student).mkdir()
+        with zipfile.ZipFile(tmp_path / student / "work.zip", "w", zipfile.ZIP_DEFLATED) as made:
+            for name, content in files.items():
+                made.writestr(name, content)
+    found = list(delivered(tmp_path))
+    assert [one.parts[:2] for one in found if not isinstance(one, str)] == [("eve", "work")] * 2
+    told = [one for one in found if isinstance(one, str)]
+    assert ["too much for one zip" in told[0], "holds more than 3 files" in told[1]] == [True, True]
+
+
+def test_only_notebooks_are_read(tmp_path):
+    write(tmp_path / "data.bin", b"x" * 1000)
+    write(tmp_path / "all.zip", archive({"zoe/data.bin": b"x" * 1000}))
+    assert [one.content for one in delivered(tmp_path)] == [b"", b""]
+
+
+def test_of_a_class_one_notebook_at_a_time_is_in_memory(course, capsys):
+    (course / "flat").mkdir()
+    for number in range(30):
+        large = notebook(mark=number) + b" " * 3_000_000
+        write(course / "flat" / f"student-{number}.zip", archive({f"{UNIT}.ipynb": large}))
+    tracemalloc.start()
+    try:
+        collect(capsys, course / "flat")
+        assert tracemalloc.get_traced_memory()[1] < 45_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(there(course)) == 30
+
+
+def test_a_notebook_of_too_many_values_is_no_more_than_counted(course, capsys):
+    with (course / "nbgrader_config.py").open("a") as file:
+        file.write("c.Limits.most_values = 1000\n")
+    (course / "flat").mkdir()
+    write(course / "flat" / "eve.ipynb", notebook()[:-2] + b', "x": [' + b"0," * 1000 + b"0]}")
+    write(course / "flat" / "ann.ipynb", notebook())
+    assert "eve.ipynb holds more than 1,000 values" in collect(capsys, course / "flat", expect=1)
+    assert set(there(course)) == {"ann"}

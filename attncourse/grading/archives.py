@@ -7,16 +7,21 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO
 
-from attncourse.grading.job import MOST_BYTES
+from attncourse.grading.job import MOST_BYTES, MOST_FILES
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import shown
 
 DEEPEST = 4  # zips in zips
+# So many times what is in one submission, at most, is in a platform's zip of a class.
+OF_A_CLASS = 100
 # Those that are unpacked piece by piece, so that a lie about the size costs nothing.
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 # What a zip that is not whole, or made to mislead, may raise.
 BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError, EOFError, OSError)
+# What is read: the others are only named.
+READ = {".ipynb", ".zip"}
 # What nobody has handed in: left behind by systems and programs.
 JUNK = {"__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini"}
 
@@ -35,6 +40,7 @@ class Found:
         When it was changed last, on this machine's or the platform's clock: of what stands in a zip in a
         zip, or in somebody's folder, when that was put there.
     content : bytes
+        Of a notebook; nothing of other files, which are not even read.
     """
 
     place: str
@@ -58,7 +64,8 @@ def delivered(path: Path) -> Iterator[Found | str]:
                 yield from _file(file, parts)
     elif path.is_file():
         if zipfile.is_zipfile(path):
-            yield from _zip(path.read_bytes(), shown(path), (), 0)
+            with path.open("rb") as file:
+                yield from _zip(file, shown(path), (), 0)
         elif path.suffix == ".zip":
             raise Unusable(f"{path} is not a zip, or not a whole one: download it again")
         else:
@@ -68,8 +75,13 @@ def delivered(path: Path) -> Iterator[Found | str]:
 
 
 def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
+    kind = path.suffix.lower()
     try:
         status = path.stat()
+        time = datetime.datetime.fromtimestamp(status.st_mtime)
+        if kind not in READ:
+            yield Found(shown(path), parts, time, b"")
+            return
         if status.st_size > MOST_BYTES:
             yield f"{shown(path)} is larger than {MOST_BYTES // 10**6} MB"
             return
@@ -77,17 +89,33 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
     except OSError as error:
         yield f"{shown(path)} cannot be opened: {error.strerror}"
         return
-    time = datetime.datetime.fromtimestamp(status.st_mtime)
-    if path.suffix.lower() == ".zip":
+    if kind == ".zip":
         # A zip in a folder of somebody's is theirs; one that stands alone may be the platform's.
         put_there = time if len(parts) > 1 else None
-        yield from _zip(content, shown(path), (*parts[:-1], path.stem), 0, put_there)
+        yield from _packed(content, shown(path), (*parts[:-1], path.stem), 0, put_there)
     else:
         yield Found(shown(path), parts, time, content)
 
 
-def _zip(
+def _packed(
     content: bytes,
+    place: str,
+    around: tuple[str, ...],
+    depth: int,
+    put_there: datetime.datetime | None,
+    room: list[int] | None = None,
+) -> Iterator[Found | str]:
+    """What is in a zip that a student may have made; the rest as `_zip` takes it."""
+    most = MOST_FILES if put_there else OF_A_CLASS * MOST_FILES
+    # What begins the entry of a file in the zip's list, which is read as a whole.
+    if content.count(b"PK\1\2") > most:
+        yield f"{place} holds more than {most:,} files: pack it again, with only what is needed"
+    else:
+        yield from _zip(io.BytesIO(content), place, around, depth, put_there, room)
+
+
+def _zip(
+    file: IO[bytes],
     place: str,
     around: tuple[str, ...],
     depth: int,
@@ -96,16 +124,24 @@ def _zip(
 ) -> Iterator[Found | str]:
     """What is in a zip; `room` is how much may still be unpacked of it and of the zips in it."""
     try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
+        archive = zipfile.ZipFile(file)
     except BROKEN:
         yield f"{place} is not a zip, or not a whole one"
         return
-    room = [100 * MOST_BYTES] if room is None else room
+    room = room or [MOST_BYTES if put_there else OF_A_CLASS * MOST_BYTES]
     for member in archive.infolist():
         # A name is only ever read: nothing is unpacked, wherever it wants to go.
         parts = PurePosixPath(member.filename.replace("\\", "/")).parts
         inside = f"{place}: {member.filename}"
         if member.is_dir() or not parts or _junk(parts):
+            continue
+        try:
+            time = put_there or datetime.datetime(*member.date_time)
+        except ValueError:
+            time = datetime.datetime(1980, 1, 1)
+        kind = PurePosixPath(parts[-1]).suffix.lower()
+        if kind not in READ:
+            yield Found(inside, (*around, *parts), time, b"")
             continue
         if member.compress_type not in METHODS:
             yield f"{inside} is packed in an unusual way: pack it again, as an ordinary zip"
@@ -123,15 +159,11 @@ def _zip(
         except BROKEN as error:
             yield f"{inside} cannot be unpacked: {error}"
             continue
-        try:
-            time = put_there or datetime.datetime(*member.date_time)
-        except ValueError:
-            time = datetime.datetime(1980, 1, 1)
-        if not parts[-1].lower().endswith(".zip"):
+        if kind != ".zip":
             yield Found(inside, (*around, *parts), time, data)
         elif depth < DEEPEST:
-            within = [MOST_BYTES] if depth == 0 else room
-            yield from _zip(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1, time, within)
+            within = room if put_there else None
+            yield from _packed(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1, time, within)
         else:
             yield f"{inside} is a zip in too many zips"
 

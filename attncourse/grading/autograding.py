@@ -234,8 +234,14 @@ def _clash(files: Files, others: Files) -> str:
     return ""
 
 
-def _text(content: bytes, most_values: int) -> str:
-    """The text of a notebook that nbgrader can read, however it was saved."""
+def text_of(content: bytes, most_values: int) -> str:
+    """The text of what should be a notebook.
+
+    Raises
+    ------
+    NotGraded
+        If it has none, or holds too much to be read.
+    """
     if not content.strip():
         raise NotGraded("is empty")
     try:
@@ -245,6 +251,12 @@ def _text(content: bytes, most_values: int) -> str:
     # Before anything is made of them: Python takes hundreds of bytes for a value of two.
     if sum(map(text.count, ",[{")) > most_values:
         raise NotGraded(f"holds more than {most_values:,} values")
+    return text
+
+
+def _text(content: bytes, most_values: int) -> str:
+    """The text of a notebook that nbgrader can read, however it was saved."""
+    text = text_of(content, most_values)
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):

@@ -8,10 +8,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
+from attncourse.grading import leftovers
 from attncourse.grading.archives import Found, delivered
+from attncourse.grading.autograding import text_of
 from attncourse.grading.course import Course
 from attncourse.grading.grader import Grader
 from attncourse.grading.harmless import one_line
@@ -51,11 +53,16 @@ class Taken:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A notebook that somebody handed in."""
+    """A notebook that somebody handed in.
+
+    Its content is in `kept`, not in `found`: the memory of a machine does not hold those of a class.
+    """
 
     student: str
     unit: str
     found: Found
+    sha256: str
+    kept: Path
     sender: Sender
     handed_in: datetime.datetime | None  # in UTC, where somebody knows
 
@@ -68,7 +75,7 @@ class Attempt:
     def taken(self) -> Taken:
         time = (self.sender.time or self.found.time).isoformat(sep=" ", timespec="seconds")
         late = "late" if self.sender.late else ""
-        return Taken(self.student, self.unit, time, late, _sha(self.found.content), self.found.place)
+        return Taken(self.student, self.unit, time, late, self.sha256, self.found.place)
 
 
 class Collection:
@@ -83,13 +90,28 @@ class Collection:
         Whether a notebook without any cell of the course is of the one unit all the same.
     roster : Roster or None
         Without one, everybody is called as the folder or file.
+    keep_all : bool
+        Whether of several attempts more than the last is looked at.
+    folder : Path
+        An empty one, for what was handed in until it is copied.
     """
 
-    def __init__(self, course: Course, units: Sequence[str], certain: bool, roster: Roster | None) -> None:
+    def __init__(
+        self,
+        course: Course,
+        units: Sequence[str],
+        certain: bool,
+        roster: Roster | None,
+        keep_all: bool,
+        folder: Path,
+    ) -> None:
         self.course = course
         self.units = units
         self.certain = certain
         self.roster = roster
+        self.keep_all = keep_all
+        self.folder = folder
+        self.seen: set[tuple[tuple[str, ...], str]] = set()
         self.cells = {unit: frozenset(course.cells(unit)) for unit in course.units()}
         self.attempts: dict[tuple[str, str], list[Attempt]] = {}
         self.unmatched: list[str] = []
@@ -98,25 +120,29 @@ class Collection:
 
     def look_through(self, paths: Iterable[Path]) -> None:
         """Find the notebooks in what was delivered."""
-        seen = set()
         for path in paths:
             for found in delivered(path):
                 if isinstance(found, str):
                     self.unmatched.append(found)
                 elif found.parts[-1].lower().endswith(".ipynb"):
-                    key = (found.parts, _sha(found.content))
-                    if key not in seen:
-                        seen.add(key)
-                        self._add(found)
+                    self._add(found)
                 elif found.parts[-1].lower() not in ("index.html", "timestamp.txt", "submission_secret.txt"):
                     self.others.append(f"{found.place} is no notebook")
 
     def _add(self, found: Found) -> None:
-        unit = unit_of(found.content, self.cells)
+        sha256 = _sha(found.content)
+        if (found.parts, sha256) in self.seen:
+            return
+        self.seen.add((found.parts, sha256))
+        words = "has no cell of any unit"
+        try:
+            unit = unit_of(found.content, self.cells, self.course.limits.most_values)
+        except NotGraded as reason:
+            unit, words = None, str(reason)
         if unit is None and self.certain:
             unit = self.units[0]  # grading says what is wrong with it
         if unit is None:
-            self.unmatched.append(f"{found.place} has no cell of any unit")
+            self.unmatched.append(f"{found.place} {words}")
         elif unit not in self.units:
             self.others.append(f"{found.place} belongs to {unit}")
         else:
@@ -126,8 +152,18 @@ class Collection:
             except LookupError as reason:
                 self.unmatched.append(f"{found.place} {reason}")
                 return
-            one = Attempt(person.id, unit, found, who, self._handed_in(found, who, person))
-            self.attempts.setdefault((person.id, unit), []).append(one)
+            kept = self.folder / str(len(self.seen))
+            kept.write_bytes(found.content)
+            found = replace(found, content=b"")
+            handed_in = self._handed_in(found, who, person)
+            self._keep(Attempt(person.id, unit, found, sha256, kept, who, handed_in))
+
+    def _keep(self, one: Attempt) -> None:
+        """Keep an attempt: of several the last comes to stand at the end, and only its file stays."""
+        attempts = self.attempts.setdefault((one.student, one.unit), [])
+        attempts[-1:] = sorted([*attempts[-1:], one], key=lambda each: each.order)
+        if not self.keep_all and len(attempts) > 1:
+            attempts[-2].kept.unlink()
 
     def _person(self, who: Sender) -> Person:
         """Whose it is.
@@ -199,7 +235,7 @@ class Collection:
             words = _NEWER
         folder.mkdir(parents=True, exist_ok=True)
         part = folder / f".{notebook.name}.part"
-        part.write_bytes(one.found.content)
+        part.write_bytes(one.kept.read_bytes())
         seconds = one.found.time.timestamp()
         os.utime(part, (seconds, seconds))
         timestamp = folder / "timestamp.txt"
@@ -241,10 +277,17 @@ def _sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def unit_of(content: bytes, cells: Mapping[str, frozenset[str]]) -> str | None:
-    """The unit that most of a notebook's cells belong to; None if it is not a notebook, or of none."""
+def unit_of(content: bytes, cells: Mapping[str, frozenset[str]], most_values: int) -> str | None:
+    """The unit that most of a notebook's cells belong to; None if it is not a notebook, or of none.
+
+    Raises
+    ------
+    NotGraded
+        If it cannot be read, or holds too much to be.
+    """
+    text = text_of(content, most_values)
     try:
-        found = json.loads(content.decode(json.detect_encoding(content)))["cells"]
+        found = json.loads(text)["cells"]
         names = {cell["metadata"].get("nbgrader", {}).get("grade_id") for cell in found}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
@@ -266,7 +309,7 @@ class Best:
         return max(attempts, key=lambda one: (self._points(one), one.order))
 
     def _points(self, one: Attempt) -> float:
-        files = {f"{one.unit}.ipynb": one.found.content}
+        files = {f"{one.unit}.ipynb": one.kept.read_bytes()}
         unit = self.course.prepare(one.unit)
         result = self.grader.grade(unit, Job(one.student, files, digest(files)))
         return sum(mark or 0 for mark in result.marks.values()) if isinstance(result, Graded) else -1.0
@@ -296,23 +339,23 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     course = Course.here(parser)
     units = course.chosen([options.unit] if options.unit else [], parser)
-    with course.alone() as alone:
+    with course.alone() as alone, leftovers.Folder() as folder:
         if not alone:
             parser.error("another run is grading in this folder")
         try:
-            return _collect(course, units, options)
+            return _collect(course, units, options, Path(folder))
         except (Unusable, NotGraded) as reason:
             print(one_line(f"Nothing is collected: {reason}."), file=sys.stderr)
             return 1
 
 
-def _collect(course: Course, units: Sequence[str], options: argparse.Namespace) -> int:
+def _collect(course: Course, units: Sequence[str], options: argparse.Namespace, folder: Path) -> int:
     roster = None
     if options.roster:
         roster = Roster.read(options.roster, course.gradebook.students)
     elif any(one.first_name or one.last_name for one in course.gradebook.students):
         roster = Roster.of(course.gradebook.students)
-    collection = Collection(course, units, bool(options.unit), roster)
+    collection = Collection(course, units, bool(options.unit), roster, options.attempts == "best", folder)
     collection.look_through(options.paths)
     if options.roster and roster:
         for one in roster.people:

@@ -17,6 +17,8 @@ Files = Mapping[str, bytes]
 
 # What an archive may hold, too: it is unpacked before there is a configuration.
 MOST_BYTES = 100_000_000
+# Files that a submission may come with: each is written several times while it is graded.
+MOST_FILES = 2000
 
 
 class Limits(Configurable):
