@@ -232,6 +232,7 @@ OWN_ENDS = [
     "import ctypes\nctypes.string_at(0)",
     "import os\nos.abort()",
     "import time\nwhile True: pass",  # until its time of computing is over
+    "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass",
 ]
 
 
@@ -259,7 +260,7 @@ def test_a_kernel_that_is_shut_down_is_not_lost(jailed):
 
 def test_a_kernel_cannot_kill_itself(jailed):
     code = """
-import fcntl, os, signal
+import ctypes, fcntl, os, resource, signal
 for target in (os.getpid(), 0, -1):
     try:
         os.kill(target, signal.SIGKILL)
@@ -270,9 +271,16 @@ fcntl.fcntl(read, fcntl.F_SETOWN, os.getpid())
 fcntl.fcntl(read, fcntl.F_SETSIG, signal.SIGKILL)
 fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC)
 os.write(write, b"1")
-print("alive")
+libc = ctypes.CDLL(None, use_errno=True)
+PR_SET_PTRACER, PTRACE_SEIZE, PTRACE_O_EXITKILL = 0x59616D61, 0x4206, 0x100000
+libc.prctl(PR_SET_PTRACER, ctypes.c_long(-1), 0, 0, 0)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+if (child := os.fork()) == 0:
+    os._exit(libc.ptrace(PTRACE_SEIZE, os.getppid(), 0, PTRACE_O_EXITKILL) and ctypes.get_errno())
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), "alive")
+print(resource.getrlimit(resource.RLIMIT_RTPRIO))
 """
-    assert run(code) == "alive"
+    assert run(code) == "1 alive\n(0, 0)"
 
 
 HUNGRY = """

@@ -68,11 +68,12 @@ _MOUNT_SETATTR = 442
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 # From <linux/audit.h> and <asm/unistd.h>: io_uring_setup, _enter and _register, memfd_secret, and by the
-# architecture memfd_create, shmget, bpf, userfaultfd, perf_event_open, add_key, request_key and keyctl.
+# architecture memfd_create, shmget, bpf, userfaultfd, perf_event_open, add_key, request_key, keyctl and
+# ptrace, by which number 1 of a process namespace can be killed from inside.
 _EVERYWHERE = (425, 426, 427, 447)
 _FORBIDDEN = {
-    "x86_64": (0xC000003E, (*_EVERYWHERE, 319, 29, 321, 323, 298, 248, 249, 250)),
-    "aarch64": (0xC00000B7, (*_EVERYWHERE, 279, 194, 280, 282, 241, 217, 218, 219)),
+    "x86_64": (0xC000003E, (*_EVERYWHERE, 319, 29, 321, 323, 298, 248, 249, 250, 101)),
+    "aarch64": (0xC00000B7, (*_EVERYWHERE, 279, 194, 280, 282, 241, 217, 218, 219, 117)),
 }
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}

@@ -133,7 +133,9 @@ class Provisioner(KernelProvisionerBase):
         box, course = self._box.name, self.parent.course  # type: ignore[union-attr]
         jailed = self.isolation in _JAILS
         home = jail.HOME if jailed else f"{box}/home"
-        limits = {"RLIMIT_CORE": 0, "RLIMIT_CPU": self.seconds, "RLIMIT_FSIZE": self.space}
+        # Who computes in real time is killed when its own limit on that says so.
+        limits = {"RLIMIT_CORE": 0, "RLIMIT_RTPRIO": 0}
+        limits |= {"RLIMIT_CPU": self.seconds, "RLIMIT_FSIZE": self.space}
         settings = {
             **environment(),
             "HOME": home,

@@ -12,8 +12,8 @@ the zygote ends all::
 From inside, nothing of what stands to the left can be seen or reached, and the kernel, number 1 of its
 namespace, cannot be killed. So an end by SIGKILL came from outside, and is not the notebook's doing: the
 guard and the supervisor tell it (`KILLED`) from an exit or a crash, from the notebook's hunger for memory,
-which the supervisor watches, and from its limit on computing. A supervisor that was killed itself says
-nothing, which means the same.
+which the supervisor watches, and from its limit on computing, ours or its own. A supervisor that was
+killed itself says nothing, which means the same.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ import importlib
 import json
 import os
 import random
+import resource
 import select
 import shutil
 import signal
@@ -300,11 +301,14 @@ def _be_guard(request: dict[str, Any], say: int, job: Job) -> NoReturn:
     jail.drop({})
     jail.die_with_parent()
     jail.set_dumpable(False)
+    # What is left of it still says what limit it had: it may have lowered ours.
+    os.waitid(os.P_PID, kernel, os.WEXITED | os.WNOWAIT)
+    most = resource.prlimit(kernel, resource.RLIMIT_CPU)[1]
     _, status, used = os.wait4(kernel, 0)
     code = os.waitstatus_to_exitcode(status)
     # The system's clocks of computing differ by a little.
     computing = used.ru_utime + used.ru_stime + 1
-    if code == -signal.SIGKILL and computing < request["limits"].get("RLIMIT_CPU", 0):
+    if code == -signal.SIGKILL and (most == resource.RLIM_INFINITY or computing < most):
         os._exit(_EXIT_KILLED)
     os._exit(min(code & 0xFF, _EXIT_KILLED - 1))
 
