@@ -30,9 +30,11 @@ from attncourse import _require, checks
 from attncourse.checks.compare import problem_with
 from attncourse.checks.judge import judge
 from attncourse.checks.task import source_of
-from attncourse.grading import judging, made, repair, secret
+from attncourse.grading import judging, made, repair, secret, submitted
 from attncourse.grading import scan as scanning
 from attncourse.grading.answers import right_answers
+from attncourse.grading.archives import delivered
+from attncourse.grading.job import NotGraded
 from attncourse.grading.judging import Execute, calls_of_checks, looked_at
 from attncourse.grading.kernels.provisioner import copy_folder
 from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
@@ -1601,3 +1603,35 @@ def test_settings_beside_a_notebook_are_told_of(tmp_path):
     assert len(submissions) == 1
     assert [one.place.rpartition("/")[2] for one in problems] == ["mine.json", "nbgrader_config.py"]
     assert all("settings" in one.words and not one.ungraded for one in problems)
+
+
+def test_too_many_files_beside_a_notebook_are_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(submitted, "MOST_FILES", 20)
+    folder = tmp_path / "ada" / "unit"
+    folder.mkdir(parents=True)
+    for number in range(10):
+        (folder / f"nbgrader_config{number}").touch()
+        (folder / f"more{number}.ipynb").touch()
+    (folder / "unit.ipynb").touch()
+    (submission,), problems = look_through(tmp_path, ["unit"], ["unit"])
+    assert len(problems) == 2 * (submitted.MOST_NAMED + 1)
+    assert sum(one.words.endswith("so it is with 10 in all") for one in problems) == 2
+    with pytest.raises(NotGraded, match="comes with more than 20 files: remove those"):
+        submission.read(10**6)
+
+
+def test_folders_in_folders_are_a_sentence_however_deep(tmp_path):
+    folder = tmp_path / "ada" / "unit"
+    folder.mkdir(parents=True)
+    (folder / "unit.ipynb").touch()
+    inside = [f"{folder}{'/a' * depth}" for depth in range(1, 1200)]
+    for path in inside:
+        os.mkdir(path)
+    try:
+        (submission,), _ = look_through(tmp_path, ["unit"], ["unit"])
+        with pytest.raises(NotGraded, match="comes with more than 30 folders in each other"):
+            submission.read(10**6)
+        assert [one.parts[-1] for one in delivered(tmp_path)] == ["unit.ipynb"]
+    finally:
+        for path in reversed(inside):
+            os.rmdir(path)

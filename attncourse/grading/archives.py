@@ -11,7 +11,7 @@ from typing import IO
 
 from attncourse.grading.job import MOST_BYTES, MOST_FILES
 from attncourse.grading.rules import Unusable
-from attncourse.grading.submitted import shown
+from attncourse.grading.submitted import shown, walk
 
 DEEPEST = 4  # zips in zips
 # So many times what is in one submission, at most, is in a platform's zip of a class.
@@ -58,10 +58,12 @@ def delivered(path: Path) -> Iterator[Found | str]:
         If there is no such path, or it is a zip that cannot be read.
     """
     if path.is_dir():
-        for file in sorted(path.rglob("*")):
+        shut: list[OSError] = []
+        for file in sorted(walk(path, shut.append)):
             parts = file.relative_to(path).parts
             if file.is_file() and not file.is_symlink() and not _junk(parts):
                 yield from _file(file, parts)
+        yield from (f"{shown(Path(one.filename))} cannot be opened: {one.strerror}" for one in shut)
     elif path.is_file():
         if zipfile.is_zipfile(path):
             with path.open("rb") as file:

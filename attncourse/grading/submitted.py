@@ -4,14 +4,18 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
-from attncourse.grading.job import Files, NotGraded
+from attncourse.grading.job import MOST_FILES, Files, NotGraded
 
 # What begins a tag or ends a text in HTML and JavaScript. O'Brien keeps the apostrophe, which pages escape.
 OF_MARKUP = '<>"&\\'
+DEEPEST = 30  # folders in folders
+MOST_NAMED = 5  # of the files of one kind that lie beside a notebook
 
 
 @dataclass(frozen=True, order=True)
@@ -34,7 +38,7 @@ class Submission:
         Raises
         ------
         NotGraded
-            If a file cannot be read or everything together is too large.
+            If a file cannot be read, or everything together is too large or too much.
         """
         files = read_folder(self.folder, most)
         if self.notebook.name not in files:
@@ -54,12 +58,22 @@ def read_folder(folder: Path, most: int) -> Files:
     NotGraded
     """
     files: dict[str, bytes] = {}
-    size = 0
-    for path in sorted(folder.rglob("*")):
+    size = number = 0
+
+    def fail(error: OSError) -> NoReturn:
+        place = os.path.relpath(error.filename, folder)
+        raise NotGraded(f"cannot be graded: {place} cannot be opened: {error.strerror}") from error
+
+    for path in walk(folder, fail):
         place = path.relative_to(folder)
         # The former comes of merely looking at a notebook in JupyterLab.
         if {".ipynb_checkpoints", "__pycache__"}.intersection(place.parts):
             continue
+        number += 1
+        if number > MOST_FILES:
+            raise NotGraded(f"comes with more than {MOST_FILES:,} files: remove those that it does not need")
+        if len(place.parts) > DEEPEST:
+            raise NotGraded(f"comes with more than {DEEPEST} folders in each other: remove them")
         try:
             status = path.lstat()
             if not stat.S_ISREG(status.st_mode):
@@ -69,8 +83,24 @@ def read_folder(folder: Path, most: int) -> Files:
                 raise NotGraded(f"comes with more than {most // 10**6} MB of files")
             files[place.as_posix()] = path.read_bytes()
         except OSError as error:
-            raise NotGraded(f"cannot be graded: {place} cannot be opened: {error.strerror}") from error
+            fail(error)
     return files
+
+
+def walk(folder: Path, fail: Callable[[OSError], object]) -> Iterator[Path]:
+    """What is in a folder and in the folders in it, not behind links; `fail` hears of those that are shut.
+
+    However deep they are: `Path.rglob` and `os.walk` call themselves for each folder in a folder.
+    """
+    folders = [folder]
+    for here in folders:
+        try:
+            paths = sorted(here.iterdir())
+        except OSError as error:
+            fail(error)
+            continue
+        folders += [path for path in paths if path.is_dir() and not path.is_symlink()]
+        yield from paths
 
 
 def digest(files: Files) -> str:
@@ -144,20 +174,14 @@ def look_through(
                 )
             elif folder.name in units:
                 submission = Submission(folder.name, student.name, folder)
-                others = sorted(path.name for path in folder.glob("*.ipynb") if path != submission.notebook)
+                beside = [path for path in sorted(folder.glob("*.ipynb")) if path != submission.notebook]
                 if os.path.lexists(submission.notebook):
                     submissions.append(submission)
-                    problems += [
-                        Problem(shown(path), "is a file of settings: it stays without effect", False)
-                        for path in sorted(folder.rglob("*"))
-                        if path.is_file() and are_settings(path.relative_to(folder).as_posix())
-                    ]
-                    problems += [
-                        Problem(shown(folder / other), "lies beside the notebook and is not graded", False)
-                        for other in others
-                    ]
+                    problems += _named(_settings(folder), "is a file of settings: it stays without effect")
+                    problems += _named(beside, "lies beside the notebook and is not graded")
                 else:
-                    there = f"; there is {', '.join(others)}: rename it" if others else ""
+                    others = ", ".join(path.name for path in beside[:MOST_NAMED])
+                    there = f"; there is {others}: rename it" if others else ""
                     problems.append(Problem(shown(folder), f"holds no {submission.notebook.name}{there}"))
     return sorted(submissions), problems
 
@@ -169,6 +193,20 @@ _SETTINGS = re.compile(r"(nbgrader|jupyter|ipython)\w*config.*", re.IGNORECASE)
 def are_settings(place: str) -> bool:
     """Whether a file of this place, handed in, would be read as settings of Jupyter's or nbgrader's."""
     return any(map(_SETTINGS.fullmatch, PurePosixPath(place).parts))
+
+
+def _settings(folder: Path) -> list[Path]:
+    # Where there are more, or some cannot be opened, nothing is graded.
+    paths = sorted(islice(walk(folder, lambda error: None), MOST_FILES))
+    return [path for path in paths if path.is_file() and are_settings(path.relative_to(folder).as_posix())]
+
+
+def _named(paths: Sequence[Path], words: str) -> list[Problem]:
+    """A remark on each of these files, or on the first of many."""
+    problems = [Problem(shown(path), words, False) for path in paths[:MOST_NAMED]]
+    if len(paths) > MOST_NAMED:
+        problems.append(Problem(shown(paths[-1]), f"{words}; so it is with {len(paths)} in all", False))
+    return problems
 
 
 def shown(path: Path) -> str:
