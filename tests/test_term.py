@@ -76,6 +76,51 @@ def test_marks_by_hand_are_for_the_answer_that_they_were_given_to(course, here, 
         assert here() == 0
 
 
+def by_hand(folder, grade, mark):
+    """Enter a mark as the formgrader does."""
+    with gradebook_of(folder) as gradebook:
+        row = gradebook.find_grade(grade, UNIT, UNIT, "ada")
+        row.manual_score, row.needs_manual_grade = mark, False
+        gradebook.db.commit()
+
+
+def test_a_mark_by_hand_is_told_of_when_what_its_answer_rests_on_was_changed(course, here, capsys):
+    def look_at(answers=RIGHT, helper="", file=""):
+        path = hand_in(course, "ada", answers)
+        notebook = nbformat.read(path, as_version=4)
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(helper, id="helper"))
+        nbformat.write(notebook, path)
+        (path.parent / "helper.py").write_text(file)
+        capsys.readouterr()
+        assert here() == 0
+        return capsys.readouterr().out.partition("To look at")[2]
+
+    look_at()
+    by_hand(course, "check_add", 1)
+    by_hand(course, "check_double", 1.5)
+    by_hand(course, "essay", 2)
+    other = {name: f"{answer} + 0" for name, answer in RIGHT.items()}
+    told = "the mark by hand, {}, was given before cells or files were changed that it may rest on".format
+    # What an answer calls counts, not what calls it.
+    assert told(1) not in look_at(RIGHT | {"double": other["double"]})
+    by_hand(course, "check_double", 1.5)
+    changed = look_at(other)
+    assert f"check_double: {told(1.5)}" in changed
+    assert "check_add: the mark by hand, 1, was given to an earlier answer" in changed
+    # Until a person has looked at it.
+    assert told(1.5) in look_at({**other, "essay": "Another."})
+    by_hand(course, "check_double", 1.5)
+    assert told(1.5) not in look_at({**other, "essay": "One more."})
+    # The student's own cells and files count, too, but not for what is in words.
+    by_hand(course, "essay", 2)
+    assert told(1.5) in (changed := look_at({**other, "essay": "One more."}, helper="scale = 2"))
+    assert told(2) not in changed
+    by_hand(course, "check_double", 1.5)
+    assert told(1.5) in look_at({**other, "essay": "One more."}, helper="scale = 2", file="scale = 3")
+    with gradebook_of(course) as gradebook:
+        assert gradebook.find_grade("check_double", UNIT, UNIT, "ada").score == 1.5
+
+
 def test_what_a_person_enters_after_grading_is_in_the_feedback_of_the_next_run(course, here, capsys):
     for student in ("ada", "ben"):
         hand_in(course, student, WRONG)

@@ -66,8 +66,8 @@ def delivered(path: Path) -> Iterator[Found | str]:
         yield from (f"{shown(Path(one.filename))} cannot be opened: {one.strerror}" for one in shut)
     elif path.is_file():
         if zipfile.is_zipfile(path):
-            with path.open("rb") as file:
-                yield from _zip(file, shown(path), (), 0)
+            with path.open("rb") as archive:
+                yield from _zip(archive, shown(path), (), 0)
         elif path.suffix == ".zip":
             raise Unusable(f"{path} is not a zip, or not a whole one: download it again")
         else:

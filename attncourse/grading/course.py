@@ -236,9 +236,10 @@ class Course:
         """Write what a submission came to: see the top of this file for the order."""
         before = self._graded_notebook(submission)
         self.discard(submission)
-        notebook = self._record(submission, job, graded, before)
         handed_in = {place: job.files[place] for place in job.files if not place.endswith(".ipynb")}
         others = {name: handed_in[place] for place, name in file_names(handed_in).items()}
+        same_files = before is None or self._same_files(submission, others, unit.sources)
+        notebook = self._record(submission, job, graded, before, same_files)
         sources = {place: content for place, content in unit.sources.items() if not place.endswith(".ipynb")}
         autograde = Autograde(coursedir=self.folders, parent=self.app)
         files = {**others, **sources, f"{submission.unit}.ipynb": notebook}
@@ -440,7 +441,12 @@ class Course:
         return found
 
     def _record(
-        self, submission: Submission, job: Job, graded: Graded, before: nbformat.NotebookNode | None
+        self,
+        submission: Submission,
+        job: Job,
+        graded: Graded,
+        before: nbformat.NotebookNode | None,
+        same_files: bool,
     ) -> bytes:
         """Write the marks into the gradebook, and return the notebook with what is to be said of them."""
         gradebook, unit, student = self.gradebook, submission.unit, submission.student
@@ -454,7 +460,7 @@ class Course:
                 grade.auto_score = graded.marks[grade.name]
             for comment in row.comments:
                 comment.auto_comment = graded.comments[comment.name]
-            flags = set_aside(row, before, notebook)
+            flags = set_aside(row, before, notebook, same_files)
             for grade in row.grades:
                 # As nbgrader does: a mark given by hand stays, and is to be looked at again.
                 grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
@@ -549,6 +555,19 @@ class Course:
             except (OSError, ValueError):
                 continue
         return None
+
+    def _same_files(self, submission: Submission, others: Files, sources: Files) -> bool:
+        """Whether these lay beside the notebook that was put aside, too."""
+        try:
+            before = read_folder(_before(self._output("autograded", submission)), self.limits.most_bytes)
+        except NotGraded:
+            return False
+        given = {*sources, *FOR_RELEASE, f"{submission.unit}.ipynb"}
+        now, then = (
+            {place: content for place, content in files.items() if place not in given}
+            for files in (others, before)
+        )
+        return now == then
 
     def _forget_before(self, submission: Submission) -> None:
         before = _before(self._output("autograded", submission))
