@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import tracemalloc
+import unicodedata
 import zipfile
 from datetime import UTC, datetime
 
@@ -437,3 +438,42 @@ def test_a_notebook_of_too_many_values_is_no_more_than_counted(course, capsys):
     write(course / "flat" / "ann.ipynb", notebook())
     assert "eve.ipynb holds more than 1,000 values" in collect(capsys, course / "flat", expect=1)
     assert set(there(course)) == {"ann"}
+
+
+def test_a_folder_that_cannot_be_made_keeps_nobody_elses_notebook_back(course, capsys):
+    (course / "submitted").mkdir()
+    write(course / "submitted" / "bob", b"a file")
+    files = {f"{name}/{UNIT}.ipynb": notebook(mark=name) for name in ("bob", "cat", "x" * 300, "zoe")}
+    out = collect(capsys, write(course / "a.zip", archive(files)), expect=1)
+    assert set(there(course)) == {"cat", "zoe"}
+    assert "time not known  not copied: Not a directory" in out
+    assert "the name has more than 255 bytes, which no folder's name can; rename it, or give a roster" in out
+
+
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "José") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize("roster", [True, False])
+def test_an_accent_may_be_written_in_two_ways(course, capsys, roster):
+    for name, time in ((DECOMPOSED, 1.7e9), (COMPOSED, 1.6e9)):
+        (course / "flat" / name).mkdir(parents=True)
+        os.utime(write(course / f"flat/{name}/{UNIT}.ipynb", notebook(mark=time)), (time, time))
+    lines = f"id,last_name,first_name\n{DECOMPOSED},X,Y\n".encode()
+    arguments = ["--unit", UNIT, "--roster", write(course / "roster.csv", lines)] * roster
+    out = collect(capsys, course / "flat", *arguments)
+    assert there(course) == {DECOMPOSED if roster else COMPOSED: notebook(mark=1.7e9)}
+    assert "2 attempts" in out
+    assert "Absent" not in out
+    if roster:
+        write(course / "roster.csv", lines + f"{COMPOSED},Z,Y\n".encode())
+        assert main(["collect", "flat", "--roster", "roster.csv"]) == 1
+        assert "line 3: 'José' is in line 2, too" in unicodedata.normalize("NFC", capsys.readouterr().err)
+
+
+def test_of_two_who_are_called_alike_the_exact_name_decides(course, capsys):
+    for name in ("Ann", "ann"):
+        (course / "flat" / name).mkdir(parents=True)
+        write(course / f"flat/{name}/{UNIT}.ipynb", notebook(mark=name))
+    roster = write(course / "roster.csv", b"id,last_name,first_name\nAnn,A,B\nann,C,D\n")
+    collect(capsys, course / "flat", "--roster", roster)
+    assert there(course) == {name: notebook(mark=name) for name in ("Ann", "ann")}

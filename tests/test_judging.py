@@ -1635,3 +1635,13 @@ def test_folders_in_folders_are_a_sentence_however_deep(tmp_path):
     finally:
         for path in reversed(inside):
             os.rmdir(path)
+
+
+def test_folders_whose_names_look_the_same_are_told_of(tmp_path):
+    for student in ("Jos\u00e9", "Jose\u0301", "ada"):
+        (tmp_path / student / "unit").mkdir(parents=True)
+        (tmp_path / student / "unit" / "unit.ipynb").touch()
+    submissions, problems = look_through(tmp_path, ["unit"], ["unit"])
+    assert [one.student for one in submissions] == ["ada"]
+    assert len(problems) == 2
+    assert all("another folder's name looks the same" in one.words and one.ungraded for one in problems)

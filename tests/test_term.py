@@ -121,6 +121,20 @@ def test_a_mark_by_hand_is_told_of_when_what_its_answer_rests_on_was_changed(cou
         assert gradebook.find_grade("check_double", UNIT, UNIT, "ada").score == 1.5
 
 
+def test_a_folder_is_graded_for_whom_the_gradebook_spells_otherwise(course, here, capsys):
+    composed, decomposed = "Jos\u00e9", "Jose\u0301"
+    with gradebook_of(course) as gradebook:
+        gradebook.update_or_create_student(composed, first_name="José")
+    hand_in(course, decomposed)
+    for done in ("1 of 1 submissions to grade.", "1 unchanged since"):
+        assert here() == 0
+        assert done in capsys.readouterr().out
+    with gradebook_of(course) as gradebook:
+        assert [one.id for one in gradebook.students] == [composed]
+        assert gradebook.find_submission(UNIT, composed).score == 5
+    assert (course / "feedback" / composed / UNIT / f"{UNIT}.html").is_file()
+
+
 def test_what_a_person_enters_after_grading_is_in_the_feedback_of_the_next_run(course, here, capsys):
     for student in ("ada", "ben"):
         hand_in(course, student, WRONG)

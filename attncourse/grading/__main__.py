@@ -69,8 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with course.alone() as alone:
         if not alone:
             parser.error("another run is grading in this folder")
-        run = Run(course, *look_through(course.submitted, units, known))
+        submissions, problems = look_through(course.submitted, units, known)
         try:
+            run = Run(course, course.named(submissions), problems)
             run.grade(options)
             run.report()
         except NoneGraded as reason:

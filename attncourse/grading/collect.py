@@ -21,7 +21,8 @@ from attncourse.grading.job import Graded, Job, NotGraded
 from attncourse.grading.platforms import Sender, attempt, read_time, sender
 from attncourse.grading.roster import Person, Roster
 from attncourse.grading.rules import Unusable
-from attncourse.grading.submitted import digest, unfit_for_a_name
+from attncourse.grading.submitted import as_known, digest, spelled, unfit_for_a_name
+from attncourse.grading.trouble import advice
 
 DESCRIPTION = """\
 Copy the notebooks that a learning platform delivers into submitted/. A PATH is a
@@ -117,6 +118,9 @@ class Collection:
         self.unmatched: list[str] = []
         self.others: list[str] = []  # of another unit, or no notebooks
         self.list = Path(course.folders.root, LIST)
+        # Without a roster, a student who is there already is called as the folder.
+        self.there = {path.name for path in course.submitted.glob("*")}
+        self.failed = False
 
     def look_through(self, paths: Iterable[Path]) -> None:
         """Find the notebooks in what was delivered."""
@@ -193,7 +197,7 @@ class Collection:
             raise LookupError(f"is of {name!r}, which cannot be the name of a folder")
         if unfit := unfit_for_a_name(plain):
             raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")
-        return Person(plain)
+        return Person(as_known(spelled(plain), self.there))
 
     def _handed_in(self, found: Found, who: Sender, person: Person) -> datetime.datetime | None:
         """When it was handed in, in UTC, if the platform says so.
@@ -211,7 +215,11 @@ class Collection:
         done = []
         for (student, unit), attempts in sorted(self.attempts.items()):
             chosen = choose(sorted(attempts, key=lambda one: one.order))
-            words = self._copy(chosen, before.get((student, unit)))
+            try:
+                words = self._copy(chosen, before.get((student, unit)))
+            except OSError as error:
+                words = f"not copied: {advice(error) or error.strerror}"
+                self.failed = True
             if words in (_NEW, _NEWER):
                 before[student, unit] = chosen.taken
                 self._write(before.values())
@@ -346,7 +354,11 @@ def main(arguments: Sequence[str]) -> int:
             return _collect(course, units, options, Path(folder))
         except (Unusable, NotGraded) as reason:
             print(one_line(f"Nothing is collected: {reason}."), file=sys.stderr)
-            return 1
+        except Exception as error:
+            if not (words := advice(error)):
+                raise
+            print(one_line(f"{words}. Then run the same command again to go on."), file=sys.stderr)
+        return 1
 
 
 def _collect(course: Course, units: Sequence[str], options: argparse.Namespace, folder: Path) -> int:
@@ -371,7 +383,7 @@ def _collect(course: Course, units: Sequence[str], options: argparse.Namespace, 
             best.grader.close()
     for line in summary(collection, done, roster, options.unit):
         print(line)
-    return int(bool(collection.unmatched))
+    return int(bool(collection.unmatched) or collection.failed)
 
 
 def summary(
@@ -402,7 +414,8 @@ def summary(
     if roster is not None and unit:
         there = {one.student for one, _ in done}
         there |= {path.parents[1].name for path in collection.course.submitted.glob(f"*/{unit}/{unit}.ipynb")}
-        absent = [one for one in roster.people if one.id not in there]
+        there = set(map(spelled, there))
+        absent = [one for one in roster.people if spelled(one.id) not in there]
         lines += [f"Absent: {one.id}{f' ({one.name})' if one.name else ''}" for one in absent]
     lines += [f"Unmatched: {words}" for words in collection.unmatched]
     lines += [f"Left where it is: {words}" for words in collection.others]

@@ -19,6 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from attncourse.grading.job import Files, Graded, Job, Limits, NotGraded, Page, 
 from attncourse.grading.release import adapt
 from attncourse.grading.repair import told
 from attncourse.grading.sanitise import file_names
-from attncourse.grading.submitted import Problem, Submission, digest, read_folder
+from attncourse.grading.submitted import Problem, Submission, as_known, digest, read_folder
 from attncourse.grading.term import Term, UnitResults
 from attncourse.grading.trouble import advice
 
@@ -379,6 +380,14 @@ class Course:
             for folder in (self.reports, *map(self._step, ("autograded", "feedback", "submitted"))):
                 if folder.is_dir() and not any(folder.iterdir()):
                     folder.rmdir()
+
+    def named(self, submissions: Sequence[Submission]) -> list[Submission]:
+        """The same under the names of the gradebook, where a folder's looks the same and is not."""
+        if all(one.student.isascii() for one in submissions):
+            return list(submissions)
+        known = {one.id for one in self.gradebook.students}
+        self.gradebook.db.remove()
+        return sorted(replace(one, student=as_known(one.student, known)) for one in submissions)
 
     def term(self) -> Term:
         """The class over all units, as the gradebook and the graded notebooks have it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attncourse.grading.rules import Unusable
-from attncourse.grading.submitted import unfit_for_a_name
+from attncourse.grading.submitted import as_known, spelled, unfit_for_a_name
 from attncourse.grading.tables import Table
 
 # Of each platform's table, the columns that name a person, the most lasting first: the first that is
@@ -86,7 +86,7 @@ class Roster:
         self._by_name: dict[str, list[Person]] = {}
         self._by_number: dict[str, list[Person]] = {}
         for one in self.people:
-            for key in one.keys | {one.id.casefold()}:
+            for key in {_key(key) for key in (*one.keys, one.id)}:
                 self._by_key.setdefault(key, []).append(one)
             for number in one.numbers:
                 self._by_number.setdefault(number, []).append(one)
@@ -101,7 +101,7 @@ class Roster:
         ----------
         path : Path
         students : iterable of nbgrader.api.Student
-            Those that are known already: who has the same email address keeps the same id.
+            Those that are known already: who has the same email address keeps the same id, and its spelling.
 
         Raises
         ------
@@ -111,20 +111,23 @@ class Roster:
         wanted = [*IDS, *EMAILS, "Identifier"]
         if table.column(*wanted) is None:
             raise Unusable(f"{path}, line 1: no column is called {', '.join(wanted[:-1])} or {wanted[-1]}")
+        students = list(students)
         ids = {one.email.casefold(): one.id for one in students if one.email}
+        there = {one.id for one in students}
         people: dict[str, Person] = {}
         lines: dict[str, int] = {}
         for row, line in zip(table.rows, table.lines, strict=True):
             found = person(table, row)
             if found is None:
                 continue
-            known = ids.get(found.email.casefold(), found.id)
+            known = ids.get(found.email.casefold()) or as_known(found.id, there)
             found = replace(found, id=known)
             if "/" in found.id or found.id.startswith(".") or unfit_for_a_name(found.id):
                 raise Unusable(f"{path}, line {line}: {found.id!r} cannot be the name of a folder")
-            if found.id in people:
-                raise Unusable(f"{path}, line {line}: {found.id!r} is in line {lines[found.id]}, too")
-            people[found.id], lines[found.id] = found, line
+            before = lines.setdefault(spelled(found.id), line)
+            if before != line:
+                raise Unusable(f"{path}, line {line}: {found.id!r} is in line {before}, too")
+            people[found.id] = found
         if not people:
             raise Unusable(f"{path} names nobody")
         return cls(people.values())
@@ -155,15 +158,20 @@ class Roster:
         numbered = self._by_number.get(number, [])
         several: list[Person] = []
         for name in filter(None, names):
-            found = self._by_key.get(name.casefold()) or self._by_name.get(letters(name)) or []
+            found = self._by_key.get(_key(name)) or self._by_name.get(letters(name)) or []
             if len(found) > 1:
-                found = [one for one in found if one in numbered] or found
+                exactly = [one for one in found if one.id == name]
+                found = exactly or [one for one in found if one in numbered] or found
             if len(found) == 1:
                 return found[0]
             several = several or found
         if several:
             raise LookupError(f"fits {' and '.join(one.id for one in several)}")
         return numbered[0] if len(numbered) == 1 else None
+
+
+def _key(name: str) -> str:
+    return spelled(spelled(name).casefold())
 
 
 def letters(name: str) -> str:

@@ -38,6 +38,8 @@ from zoneinfo import ZoneInfo
 
 from nbgrader.plugins import LateSubmissionPlugin
 
+from attncourse.grading.submitted import spelled
+
 NAME = "course.toml"
 
 
@@ -84,7 +86,8 @@ class Rules:
         return time.astimezone(datetime.UTC).replace(tzinfo=None)
 
     def extension(self, student: str, unit: str) -> datetime.timedelta | None:
-        days = self.extensions.get(student, {}).get(unit)
+        found = {spelled(one): days for one, days in self.extensions.items()}
+        days = found.get(spelled(student), {}).get(unit)
         return None if days is None else datetime.timedelta(days=days)
 
     def total(self, marks: Mapping[str, float | None], points: Mapping[str, float]) -> float | None:

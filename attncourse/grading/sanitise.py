@@ -44,7 +44,7 @@ from traitlets import Integer
 from attncourse.grading import policy, repair
 from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.repair import flag
-from attncourse.grading.submitted import are_settings
+from attncourse.grading.submitted import LONGEST_NAME, are_settings
 
 # --- HTML ---
 
@@ -577,9 +577,6 @@ _HARMLESS_FILES |= {
     "application/x-ipynb+json",
     "application/octet-stream",
 }
-
-
-LONGEST_NAME = 255  # bytes of a name, on nearly every system
 
 
 def file_names(places: Iterable[str]) -> dict[str, str]:

@@ -4,7 +4,9 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -14,6 +16,7 @@ from attncourse.grading.job import MOST_FILES, Files, NotGraded
 
 # What begins a tag or ends a text in HTML and JavaScript. O'Brien keeps the apostrophe, which pages escape.
 OF_MARKUP = '<>"&\\'
+LONGEST_NAME = 255  # bytes, on most disks
 DEEPEST = 30  # folders in folders
 MOST_NAMED = 5  # of the files of one kind that lie beside a notebook
 
@@ -152,6 +155,7 @@ def look_through(
     problems : list of Problem
     """
     submissions, problems = [], []
+    spellings = Counter(spelled(path.name) for path in _visible(submitted))
     for folder in sorted(submitted.glob(".*/")):
         if any((folder / unit / f"{unit}.ipynb").exists() for unit in known):
             problems.append(Problem(shown(folder), "is not graded: a name that begins with a dot is hidden"))
@@ -161,6 +165,11 @@ def look_through(
             continue
         if unfit := unfit_for_a_name(student.name):
             problems.append(Problem(shown(student), f"is not graded: the name {unfit}; rename the folder"))
+            continue
+        if spellings[spelled(student.name)] > 1:
+            words = "is not graded: another folder's name looks the same, with an accent written otherwise; "
+            words += "put all into one, or rename one"
+            problems.append(Problem(shown(student), words))
             continue
         inside = _visible(student)
         if not inside:
@@ -214,12 +223,25 @@ def shown(path: Path) -> str:
     return os.path.relpath(path).encode("utf-8", "replace").decode()
 
 
+def spelled(name: str) -> str:
+    """A name as it compares with others: é is one character or two, by the system, and looks the same."""
+    return unicodedata.normalize("NFC", name)
+
+
+def as_known(name: str, known: Collection[str]) -> str:
+    """The one of the known names that is this or looks the same; the name itself if none does."""
+    alike = (one for one in known if spelled(one) == spelled(name))
+    return name if name in known else next(alike, name)
+
+
 def unfit_for_a_name(name: str) -> str:
     """Why nobody can be called so in the gradebook, in words that continue the name; empty if anybody can."""
     try:
-        name.encode()
+        length = len(name.encode())
     except UnicodeEncodeError:
         return "is not text in UTF-8"
+    if length > LONGEST_NAME:
+        return f"has more than {LONGEST_NAME} bytes, which no folder's name can"
     return f"holds one of {' '.join(OF_MARKUP)}" if set(OF_MARKUP) & set(name) else ""
 
 
