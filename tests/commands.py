@@ -1,5 +1,6 @@
 """Commands run in copies of this process, which has imported everything already: that takes longest."""
 
+import contextvars
 import multiprocessing
 import os
 import signal
@@ -46,7 +47,8 @@ class Command:
         Nursery._own = None  # that of the process from which this was copied
         status = 1
         try:
-            status = program(arguments) or 0
+            # Without the event loop of the process from which this was copied: its threads were not.
+            status = contextvars.Context().run(program, arguments) or 0
         except SystemExit as stop:
             status = stop.code or 0
         except BaseException:
