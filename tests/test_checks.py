@@ -890,6 +890,28 @@ def test_numbers_that_overflow_show_nothing():
         assert checks.telling_input.task.compare(given, value) is not None
 
 
+def test_a_batch_without_a_mean_shows_nothing_about_a_pooling():
+    numbers = [
+        [15529731, 15534747, 16098738, 15468407, 15577525, 16058638],
+        [15659522, 15908782, 15756351, 15763272, 16108986, 15433136],
+        [16095326, 15437162, 15693178, 15993102, -15567213, -15747739],
+        [15842882, 15593586, 15916002, 16290590, -16363830, -15802366],
+        [-16033430, -16152214, -15589870, -15617290, 16141299, 15447144],
+        [-16335243, -15436631, -16232343, -16037773, 15401796, 15407757],
+        [-16109950, -16269173, -15657143, -15762072, -15897728, -16114597],
+        [-14648838, -14616259, -15984913, -16098236, -15400835, -14681973],
+    ]
+    batch = torch.tensor(numbers)[None] / 2**14
+    # Exactly 0, and not as PyTorch adds up single precision.
+    assert not batch.double().sum(1).any()
+    assert batch.sum(1).norm() > 1e-3
+    task = checks.showing_batch.task
+    for case in task.cases(0):
+        assert "the mean of a text is 0" in task.compare(
+            case.inputs, (batch, torch.ones(1, 8, dtype=torch.bool))
+        )
+
+
 # Failures -----------------------------------------------------------------------------------
 
 

@@ -1306,9 +1306,11 @@ def _showing_compare(inputs: Inputs, value: Any) -> str | None:
         return "a number may be anything from -1000 to 1000, and nothing else"
     if not bool(mask.any(1).all()):
         return "a text has no token: every row of the mask needs a True"
+    # As exactly as the function below is asked: else a sum could be 0 for one of the two alone.
+    hidden = hidden.double()
     if not bool((torch.where(mask[..., None], hidden, 0.0).sum(1).norm(dim=1) > 1e-3).all()):
         return "the mean of a text is 0, and cannot be brought to length 1"
-    if _pools_wrongly(inputs["pool"], hidden.double(), mask):
+    if _pools_wrongly(inputs["pool"], hidden, mask):
         return None
     return "for this batch it gives the vectors that it should"
 
