@@ -11,6 +11,7 @@ import re
 import string
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,12 +102,21 @@ def test_plain_data_comes_back_as_it_was(value):
     assert same(wire.decode(wire.encode(value)), value)
 
 
-@given(PLAIN, st.sampled_from(FAILURES), WORDS)
-def test_an_answer_comes_back_as_it_was(value, kind, words):
-    for answer in (Answer(value, modified=("key",)), Answer(failure=Failure(kind, words, words))):
+@given(PLAIN, st.sampled_from(FAILURES), st.from_regex(r"[A-Za-z_.]{0,60}", fullmatch=True), WORDS)
+def test_an_answer_comes_back_as_it_was(value, kind, name, words):
+    for answer in (Answer(value, modified=("key",)), Answer(failure=Failure(kind, name, words))):
         (back,) = wire.decode_answers(wire.encode_answers([answer]), 1)
         assert same(back.value, answer.value)
         assert (back.failure, back.modified) == (answer.failure, answer.modified)
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "PyTorch's own softmax", "attncourse's own attention", "<lambda>"]
+)
+def test_only_what_can_be_a_name_is_told_as_one(name):
+    for told, kept in ((name, name), (f"{name}. All points: 24 of 24", "something"), ("x" * 90, "something")):
+        (back,) = wire.decode_answers(wire.encode_answers([Answer(failure=Failure("refused", told))]), 1)
+        assert back.failure.name == kept
 
 
 @given(PLAIN, st.data())
@@ -435,6 +445,27 @@ def test_a_students_words_do_not_stand_in_our_headline():
             "attention: a function is expected, and what came is an object of some class."
         )
     assert describe_type(type("right in all cases", (), {})()) == "an object of some class"
+
+
+def test_of_the_names_of_inputs_that_came_those_that_there_are_are_told():
+    task = TASKS["attention"]
+
+    def ask(cases, instead):
+        answers = probe(task.calling, task.reference, cases, refusing=False)
+        return [replace(one, modified=("all is right here", "key")) for one in answers]
+
+    told = judge(task, [0], ask).message
+    assert "your function changes its argument `key` in place" in told
+    assert "all is right" not in told
+
+
+def test_a_message_of_millions_of_values_is_not_read(tmp_path):
+    execute = Execute(secret="a secret")
+    execute.nb = new_notebook()
+    manager = execute.create_kernel_manager()
+    assert manager.client().session.unpack(b'{"values": [1, 2]}') == {"values": [1, 2]}
+    with pytest.raises(ValueError, match="more than 2097152 values"):
+        manager.client().session.unpack(b"[" + b"[]," * 2**20 + b"[]]")
 
 
 @pytest.mark.slow
@@ -974,6 +1005,14 @@ def test_no_more_numbers_are_derived_than_there_is_time_for():
     leaf = torch.ones(5)
     question = wire.encode({"name": "f", "inputs": [leaf], "named": {}, "derivatives": True})
     assert "too many derivatives" in pipe.answer(question)
+
+
+def test_no_derivatives_are_computed_each_of_which_is_a_long_way_back():
+    called = []
+    pipe = Pipe({"f": lambda *x: called.append(x) or x[0]})
+    ask = {"name": "f", "inputs": [torch.ones(512, 1)] * 3, "named": {}, "derivatives": True}
+    assert "too many derivatives" in pipe.answer(wire.encode(ask))
+    assert called
 
 
 def test_the_usual_ways_to_derivatives_work_through_the_pipe():

@@ -320,7 +320,8 @@ def _facts(
     if place is not None:
         rows.append(("Where", place))
     if answer.modified:
-        names = " and ".join(f"`{name}`" for name in answer.modified)
+        # Names come from the student's process: of those that there are.
+        names = " and ".join(f"`{name}`" for name in case.inputs if name in answer.modified)
         sentence = f"your function changes its argument {names} in place; work on a new tensor instead"
         rows.append(("Besides" if differs else "What differs", sentence))
     # The numbers of the other seeds are the grader's own.

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import functools
 import hashlib
 import hmac
 import importlib.machinery
@@ -43,6 +44,7 @@ from attncourse.probe.answer import Answer, Failure, Misfit
 from attncourse.probe.calling import Way
 
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
+MOST_VALUES = 2**21  # in one message; what is read takes up to 50 times the room of its text
 # Python imports from these, too, where they stand in its path.
 ARCHIVES = (".zip", ".whl", ".egg")
 LONGEST_LINE = 2000  # characters of a line of an error message
@@ -128,6 +130,7 @@ class Execute(preprocessors.Execute):
         manager.context.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
         # Else who sends to a kernel that has broken its connection waits for ever.
         manager.context.setsockopt(zmq.SNDTIMEO, 1000 * self.grace)
+        manager.session.unpack = functools.partial(_read_message, manager.session.unpack)
         graded = (cell for cell in self.nb.cells if is_grade(cell))
         manager.course = str(
             made.package_for([task for cell in graded for task, _ in calls_of_checks(cell.source)])
@@ -303,31 +306,20 @@ class Execute(preprocessors.Execute):
         ------
         Stopped
         """
-        functions: dict[str, Callable] = {f"task.{part}": registry[part].stand_in for part in instead}
-        known = task.cases(0)
         way = task.calling.way
-        unseen = {
-            place: way.functions(case.inputs)
-            for place, case in enumerate(cases)
-            if task.unseen and not any(case is other for other in known)
-        }
-        # A right function of the grader's may be handed any of them.
-        handed = dict(enumerate(way.functions(case.inputs) for case in cases))
-        functions |= wire.programs(handed if instead else unseen)
-        for part in made.outside(task):
-            if self._right.get(part) is not None:
-                functions[f"course.{part}"] = getattr(attncourse, part)
-        nonce = secrets.token_hex()
-        asked = wire.request(task.calling, cases, instead, unseen)
-        respond = "__import__('attncourse.probe.respond').probe.respond.respond"
         # As many cases as a student's own check has get the time of a cell, as they do there.
-        times = math.ceil(len(cases) / len(known))
+        times = math.ceil(len(cases) / len(task.cases(0)))
+        nonce = secrets.token_hex()
+        respond = "__import__('attncourse.probe.respond').probe.respond.respond"
         code = f"{respond}({nonce!r}, lambda: {answer})"
-        text = self._ask(code, asked, nonce, Pipe(functions), times)
-        if text is None and self._interrupted and not self._stopped:
-            # An interrupt may come late, when what it was meant for has ended by itself.
-            self._interrupted = False
+        # An interrupt may come late, when what it was meant for has ended by itself.
+        for _ in range(2):
+            functions, unseen = self._functions(task, cases, instead)
+            asked = wire.request(task.calling, cases, instead, unseen)
             text = self._ask(code, asked, nonce, Pipe(functions), times)
+            if self._stopped or text is not None or not self._interrupted:
+                break
+            self._interrupted = False
         if self._stopped:
             raise Stopped(self._stopped)
         try:
@@ -347,6 +339,25 @@ class Execute(preprocessors.Execute):
             names = ", ".join(f"`{name}`" for name in sorted(lacking))
             flag(self.nb, cell, f"needs {names}, which is not installed where notebooks are graded")
         return answers
+
+    def _functions(
+        self, task: Task, cases: Sequence[Case], instead: Sequence[str]
+    ) -> tuple[dict[str, Callable], dict[int, dict[str, Callable]]]:
+        """What may be asked of us meanwhile, by name; and the functions among the inputs that stay here."""
+        known, way = task.cases(0), task.calling.way
+        functions: dict[str, Callable] = {f"task.{part}": registry[part].stand_in for part in instead}
+        unseen = {
+            place: way.functions(case.inputs)
+            for place, case in enumerate(cases)
+            if task.unseen and not any(case is other for other in known)
+        }
+        # A right function of the grader's may be handed any of them.
+        handed = dict(enumerate(way.functions(case.inputs) for case in cases))
+        functions |= wire.programs(handed if instead else unseen)
+        for part in made.outside(task):
+            if self._right.get(part) is not None:
+                functions[f"course.{part}"] = getattr(attncourse, part)
+        return functions, unseen
 
     def _read(self, name: str, index: int, task: Task, answer: str, verdict: Verdict) -> Verdict:
         """The verdict on an answer, after a look at the code that gave it."""
@@ -440,6 +451,13 @@ class Execute(preprocessors.Execute):
                         found = content["data"].get(wire.MIME)
             except (Empty, ValueError, TypeError, LookupError, AttributeError):
                 continue  # not a message as kernels send it
+
+
+def _read_message(read: Callable[[bytes], Any], text: bytes) -> Any:
+    """What is in a part of a message of the kernel's, read by jupyter_client's own way."""
+    if sum(text.count(sign) for sign in b",[{") > MOST_VALUES:
+        raise ValueError(f"message holds more than {MOST_VALUES} values")
+    return read(text)
 
 
 def looked_at(way: Way, case: Case, functions: dict[str, Callable], answer: Answer) -> Answer:

@@ -25,6 +25,7 @@ MOST_SCORES = 2**23  # the numbers of one tensor, times its largest size; and th
 MOST_LEAVES = 1000  # tensors, numbers and words among the arguments
 MOST_DERIVATIVES = 2**18  # of one tensor by another
 MOST_BACKWARDS = 2**12  # numbers of which derivatives are asked
+MOST_WORK = 2**24  # these times the scores of all tensors: each is a way back through all that was computed
 LARGEST_NUMBER = 2**10  # of positions, say
 
 
@@ -84,12 +85,15 @@ def _are_small(leaves: list[Any]) -> bool:
     Tensors that are small by themselves make a large one where each is repeated along the sizes of the
     others; and rows without numbers have scores with each other, too.
     """
-    if not all(map(_is_small, leaves)):
-        return False
+    return all(map(_is_small, leaves)) and _scores(leaves) <= MOST_SCORES
+
+
+def _scores(leaves: list[Any]) -> int:
+    """How many numbers the scores of all tensors with each other have at most."""
     shapes = [leaf.shape for leaf in leaves if isinstance(leaf, Tensor)]
     # From the last size to the first, as shapes are put side by side.
     sizes = [max(1, *of) for of in zip_longest(*map(reversed, shapes), fillvalue=1)]
-    return math.prod(sizes[2:]) * max(sizes[:2], default=1) ** 2 <= MOST_SCORES
+    return math.prod(sizes[2:]) * max(sizes[:2], default=1) ** 2
 
 
 def _is_small(leaf: Any) -> bool:
@@ -117,7 +121,8 @@ def _derivatives(function: Callable, leaves: list[Any], form: Any) -> list[Tenso
     inputs, named = tree_unflatten(tracked, form)
     values, _ = tree_flatten(function(*inputs, **named))
     sources = [leaf for leaf in tracked if _is_floating(leaf)]
-    if sum(value.numel() for value in values if _is_floating(value)) > MOST_BACKWARDS:
+    backwards = sum(value.numel() for value in values if _is_floating(value))
+    if backwards > MOST_BACKWARDS or backwards * _scores(leaves) > MOST_WORK:
         raise ValueError("there are too many derivatives")
     found: list[Tensor | None] = []
     for value in values:

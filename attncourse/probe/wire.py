@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,10 @@ MAX_ANSWER = 2**18  # characters for one answer; the longest right one has about
 MAX_REPLY = 2**24  # characters for all answers to one check
 MAX_WORDS = 4000  # characters of a message
 MAX_DIMS = 16
+
+# Failures that tell a name, and what one looks like: a whole sentence would pass for the grader's.
+_OF_NAMES = ("unwritten part", "refused", "raised", "missing")
+_NAME = re.compile(r"((PyTorch|attncourse)'s own )?[\w.<>]{1,60}|")
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -288,6 +293,8 @@ def _decode_answer(text: Any) -> Answer:
             kind, name, words = map(_words, told)
             if kind not in FAILURES:
                 raise TypeError
+            if kind in _OF_NAMES and not _NAME.fullmatch(name):
+                name = "something"
             failure = Failure(kind, name, words)
         if not isinstance(modified, list) or holds_function(value):
             raise TypeError
