@@ -272,6 +272,49 @@ def test_what_gives_no_input_is_not_said_to_give_one(name):
     assert "yours gives one" not in message
 
 
+def showing_picture(cut, kept):
+    generator = torch.Generator().manual_seed(7)
+    shapes = [(1, 2, 3), (1, 3, 2), (2, 2, 3), (3, 3, 2), (2, 2, 2)]
+    for channels, rows, columns, size in filter(
+        kept, [(*shape, size) for size in (1, 2, 3) for shape in shapes]
+    ):
+        picture = 10 * torch.randn(channels, rows * size, columns * size, generator=generator)
+        right = torch.nn.functional.unfold(picture[None], size, stride=size)[0].T
+        found = cut(picture, size)
+        if found.shape != right.shape or not torch.allclose(found, right):
+            break
+    return picture, size
+
+
+ONE_CHANNEL = "On this input it does the same as this mistake: only pictures with one channel are tried."
+NOT_WIDE = "looks like: no picture that is wider than tall is tried."
+ONE_SIZE = "On this input it does the same as this mistake: only patches of side 2 are tried."
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (lambda at: at[0] == 1, [ONE_CHANNEL]),
+        (lambda at: at[3] == 2, [ONE_SIZE]),
+        (
+            lambda at: at[0] == 1 and at[1] >= at[2],
+            ["Two mistakes together.", "looks like: only pictures with one channel are tried.", NOT_WIDE],
+        ),
+    ],
+)
+def test_what_is_not_found_says_how_it_was_looked_for(kept, words):
+    message = told("showing_picture", lambda cut, seen: showing_picture(cut, kept))
+    assert all(one in message for one in words), message
+
+
+def test_what_is_not_found_and_several_ways_to_look_miss_names_none_of_them():
+    """Sums of patches show neither the order of channels nor what is wrong with patches of another side."""
+    message = told(
+        "showing_picture", lambda cut, seen: showing_picture(cut, lambda at: at[0] == 1 and at[3] == 2)
+    )
+    assert "looks like" not in message
+
+
 def test_what_is_nearly_a_known_mistake_and_wrong_for_another_reason_is_not_called_so():
     def seen_neighbour(layer, x, memory):
         other = x.clone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -94,8 +95,10 @@ def recognise(
         right = task.known(task.reference, ordered[0])
         if _tells(given[0].value) and not coincide(given[0], right):
             return Recognised(singles[0].wrongs, everywhere=False)
-    if spoilt or task.compare is not None:
+    if spoilt:
         return None
+    if task.compare is not None:
+        return _misses_the_same(task, ordered, given)
     return _two_effects(task, ordered, given) or _made_among_others(task, ordered, given)
 
 
@@ -150,6 +153,44 @@ def _two_effects(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> 
         return None
     in_order = [wrong for mistake in task.single_mistakes for wrong in mistake.wrongs if wrong in common]
     return Recognised(tuple(dict.fromkeys(in_order)), among_others=len(fitting) > 1)
+
+
+def _misses_the_same(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
+    """The mistakes that are wrong in just the same cases, with the same words, whatever came in them.
+
+    Who is to find something finds anything that does; where nothing is found says how it was looked for.
+    """
+
+    compare = task.compare
+    if compare is None or any(answer.failure for answer in given):
+        return None
+
+    def misses(answers: Sequence[Answer]) -> frozenset[tuple[int, str]]:
+        told = (
+            None if one.failure else compare(case.inputs, one.value)
+            for case, one in zip(cases, answers, strict=True)
+        )
+        return frozenset((place, words) for place, words in enumerate(told) if words is not None)
+
+    missed = misses(given)
+    if len(missed) == len(cases):
+        return None  # what is always wrong can be so for any reason
+    of_each: dict[frozenset[tuple[int, str]], list[Mistake]] = {}
+    for mistake in task.single_mistakes:
+        answers = [task.known(mistake, case) for case in cases]
+        if not any(answer.failure for answer in answers) and (places := misses(answers)) and places <= missed:
+            of_each.setdefault(places, []).append(mistake)
+    ways = [{places} for places in of_each if places == missed]
+    parts = [places for places in of_each if places < missed]
+    ways += [{one, other} for one, other in itertools.combinations(parts, 2) if one | other == missed]
+    seen = [
+        shared.wrongs[0]
+        for places in of_each
+        if ways and all(places in way for way in ways) and (shared := _shared(of_each[places])) is not None
+    ]
+    complete = len(ways) == 1 and len(seen) == len(ways[0])
+    # One case may be missed by chance, too.
+    return Recognised(tuple(seen), len(missed) > 1, not complete) if seen else None
 
 
 def _made_among_others(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
