@@ -1218,6 +1218,24 @@ HONEST = {
     "magics": "%matplotlib inline\n!ls\ndef softargmax(s):\n    return s.exp()",
     "settings of a plot": "from attncourse import plots\nplots.plt.rcParams['font.size'] = 9",
     "memory": "import gc\ngc.collect()\ndef softargmax(s):\n    return s.exp()",
+    "imported elsewhere": (
+        "def softmax(s):\n    return s.exp()\ndef check(s):\n    from torch import softmax\n"
+        "    return softmax(s, -1)\ndef softargmax(s):\n    return softmax(s)"
+    ),
+    "imported elsewhere by the name of an import": (
+        "from math import exp as f\ndef check(s):\n    from torch import softmax as f\n    return f(s, -1)\n"
+        "def softargmax(s):\n    return f(s)"
+    ),
+    "a variable called as another of a look at PyTorch": (
+        "softmax = torch.softmax(torch.ones(2), -1)\nweights = torch.nn.functional.softmin(softmax)\n"
+        "def softargmax(s):\n    weights = s.exp()\n    softmax = weights / weights.sum(-1, True)\n"
+        "    return softmax"
+    ),
+    "a star of Python's own": (
+        "from math import *\ndef softargmax(s):\n    softmax = s.exp()\n"
+        "    return softmax / softmax.sum(-1, True)"
+    ),
+    "what IPython stumbles over": "share = %\\",
     "compiled": "@torch.compile\ndef softargmax(s):\n    return s.exp()",
     "a decorator": (
         "import inspect\ndef said(f):\n    print(inspect.signature(f))\n    return f\n"
@@ -1291,9 +1309,22 @@ UNCERTAIN = {
         "from torch import softmax\ndef softmax(s, dim):\n    return s.exp()\n"
         "def softargmax(s):\n    return softmax(s, -1)"
     ),
-    "imported elsewhere": (
-        "def softmax(s):\n    return s.exp()\ndef check(s):\n    from torch import softmax\n"
-        "    return softmax(s, -1)\ndef softargmax(s):\n    return softmax(s)"
+    "imported elsewhere for the whole notebook": (
+        "def softmax(s):\n    return s.exp()\n"
+        "def check():\n    global softmax\n    from torch import softmax\n"
+        "def softargmax(s):\n    return softmax(s, -1)"
+    ),
+    "as what an argument is if nothing is given": (
+        "from torch import softmax\ndef softargmax(s, softmax=softmax):\n    return softmax(s, -1)"
+    ),
+    "of two imports one": (
+        "from torch import exp as f\nfrom torch import softmax as f\ndef softargmax(s):\n    return f(s, -1)"
+    ),
+    "from the modules": (
+        "from sys import modules\ndef softargmax(s):\n    return modules['torch'].nn.Softmax(-1)(s)"
+    ),
+    "an unseen function by its module": (
+        "import builtins\ndef softargmax(s):\n    return builtins.eval('s')"
     ),
     "an answer without a definition": "softargmax = lambda s: torch.softmax(s, -1)",
     "a helper without a definition": (
@@ -1360,6 +1391,13 @@ def test_a_name_that_stands_a_thousand_times_is_followed_once():
         found = scan(TASKS["softargmax"], "softargmax", [("softargmax", many)], ["import torch"])
     assert found.remarks
     assert len(walked) < 20
+
+
+def test_of_a_long_line_of_attributes_each_is_named_in_short():
+    # Where each of them was put together from its beginning, 96 kB took 15 seconds at each check.
+    cell = scanning._parse(f"import torch\n{'.'.join(['torch', *['a'] * 500])}")
+    notebook = scanning._Notebook([], [("mine", cell)])
+    assert sum(len(name) for node in cell.nodes for name in notebook.names(cell, node)) < 20 * 500
 
 
 def test_a_cell_of_empty_lines_is_read_at_once():

@@ -8,6 +8,7 @@ import ast
 import functools
 import itertools
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from IPython.core.inputtransformer2 import TransformerManager
 
 from attncourse.checks import Task
+from attncourse.grading.scopes import Cell, Scope, imports
 from attncourse.probe.refusing import FUSED
 
 # PyTorch's layers that end in the fused functions.
@@ -87,48 +89,27 @@ def scan(
     cells = cells[:fitting]
     read = [(place, _parse(source)) for place, source in cells]
     found.remarks += [Remark(place, words, words) for place, words in read if isinstance(words, str)]
-    trees = [(place, tree) for place, tree in read if isinstance(tree, ast.Module)]
+    own = [(place, cell) for place, cell in read if isinstance(cell, Cell)]
     for place, source in cells:
         if not _is_too_much(source) and _RUN.search(source):
             found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
-    given = [tree for tree in map(_parse, locked) if isinstance(tree, ast.Module)]
-    everywhere = [*given, *(tree for _, tree in trees)]
-    imported = {
-        name: origin for tree in everywhere for node in _walk(tree) for name, origin in _imports(node)
-    }
-    defined: dict[str, list[tuple[str, ast.AST]]] = defaultdict(list)
-    for place, tree in trees:
-        for node in _walk(tree):
-            for name in _given_by(node):
-                defined[name].append((place, node))
-    bound = Counter(name for tree in everywhere for node in _walk(tree) for name in _bound(node))
-    if bound[answer] == 1 and any(node in tree.body for _, tree in trees for _, node in defined[answer]):
-        for call in _certain(defined[answer][0][1]):
-            root, *path = _dotted(call.func).split(".")
-            path = [*imported.get(root, root).split("."), *path]
-            # A class of that name is only made here: whether it is called nobody can be certain.
-            if path[0] == "torch" and path[-1].islower() and _plain(path[-1]) in refused and not bound[root]:
-                found.calls = f"{path[-1]} (line {call.lineno} of its cell)"
+    notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own)
+    found.calls = notebook.certain_call(answer, refused)
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
-    seen = [(place, node, SUSPICIOUS) for place, tree in trees for node in _walk(tree)]
-    for place, part in _reached(answer, defined):
-        seen += [(place, node, forbidden) for node in _walk(part)]
-    # By these PyTorch is called, which has some functions by more than one name.
-    torches = {f"{name}." for name, origin in imported.items() if origin.split(".")[0] == "torch"}
+    seen = [(place, cell, node, SUSPICIOUS) for place, cell in own for node in cell.nodes]
+    for place, cell, part in notebook.reached(answer):
+        seen += [(place, cell, node, forbidden) for node in _walk(part)]
     lines: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for place, node, unwanted in seen:
-        for name in _names(node):
-            last = imported.get(name, name).rpartition(".")[2]
-            unseen = isinstance(node, ast.Name) and name in BUILTINS
-            # What no import gives a meaning has its own from the notebook, where it is read.
-            if isinstance(node, ast.Name) and not unseen and not {name, "*"} & imported.keys():
-                continue
-            ours = unwanted is forbidden and _dotted(node).startswith(tuple(torches))
-            hidden = ours and any(one in _plain(last) for one in refused)
-            hidden |= _dotted(node).endswith("sys.modules")
-            if unseen or hidden or _plain(last) in unwanted or "scaled_dot_product" in last:
+    for place, cell, node, unwanted in seen:
+        for name in notebook.names(cell, node):
+            last = name.rpartition(".")[2]
+            # By these PyTorch is called, which has some functions by more than one name.
+            hidden = unwanted is forbidden and name.startswith("torch.")
+            hidden = hidden and any(one in _plain(last) for one in refused)
+            hidden |= name.endswith("sys.modules") or (name.startswith("builtins.") and last in BUILTINS)
+            if hidden or _plain(last) in unwanted or "scaled_dot_product" in last:
                 lines[place, last].add(getattr(node, "lineno", 1))
-        for _, origin in _imports(node):
+        for _, origin in imports(node):
             module = origin.partition(".")[0]
             words = f"the code imports {module}, which was handed in beside it and was not read"
             remark = Remark(place, words, "import")
@@ -140,6 +121,106 @@ def scan(
         words = f"the code uses {last} ({_lines(numbers)} of its cell)"
         found.remarks.append(Remark(place, words, f"use of {kind}"))
     return found
+
+
+class _Notebook:
+    """What the names in the cells above a check mean.
+
+    Parameters
+    ----------
+    given : sequence of Cell
+        Those that are not the student's.
+    own : sequence of (str, Cell)
+        The student's, each with its name.
+    """
+
+    def __init__(self, given: Sequence[Cell], own: Sequence[tuple[str, Cell]]) -> None:
+        self.own = own
+        self.imports: dict[str, set[str]] = defaultdict(set)
+        self.bound: Counter[str] = Counter()
+        for cell in (*given, *(cell for _, cell in own)):
+            self.bound.update(cell.top.bound)
+            for name, origins in cell.top.imports.items():
+                self.imports[name] |= origins
+        modules = {origin.partition(".")[0] for origin in self.imports["*"]}
+        # What Python's own modules give is nothing that a task forbids.
+        self.starred = not modules <= sys.stdlib_module_names
+
+    def meanings(self, cell: Cell, name: str, scope: Scope) -> tuple[set[str], int]:
+        """What a name stands for by imports, and how often anything else gives it a meaning."""
+        owner = scope.owner(name)
+        if owner is cell.top:
+            return self.imports.get(name, set()), self.bound[name]
+        return owner.imports.get(name, set()), owner.bound[name]
+
+    def names(self, cell: Cell, node: ast.AST) -> Iterator[str]:
+        """The names that stand in a node itself, with where they come from as far as that is known."""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            whole = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+            yield from (part for name in whole for part in name.split("."))
+        elif isinstance(node, ast.Name):
+            origins, bound = self.meanings(cell, node.id, cell.scopes[node])
+            yield from origins
+            if not origins and not bound:
+                if node.id in BUILTINS:
+                    yield f"builtins.{node.id}"
+                elif self.starred:
+                    yield node.id
+        elif isinstance(node, ast.Attribute):
+            root = cell.roots.get(node)
+            origins = (
+                {""} if root is None else self.meanings(cell, root.id, cell.scopes[root])[0] or {root.id}
+            )
+            before = getattr(node.value, "attr", "")
+            for origin in origins:
+                # Of what stands between no more than the last: in a long line there are thousands.
+                middle = before or origin.rpartition(".")[2]
+                yield f"{origin.partition('.')[0]}.{middle}.{node.attr}"
+
+    @functools.cached_property
+    def defined(self) -> Mapping[str, Sequence[tuple[str, Cell, ast.AST]]]:
+        """By the names that are the whole notebook's, what gives them code, each with its cell."""
+        defined: dict[str, list[tuple[str, Cell, ast.AST]]] = defaultdict(list)
+        for place, cell in self.own:
+            for node in cell.nodes:
+                for name in _given_by(node):
+                    if cell.scopes[node].owner(name) is cell.top:
+                        defined[name].append((place, cell, node))
+        return defined
+
+    def reached(self, answer: str) -> list[tuple[str, Cell, ast.AST]]:
+        """What gives the answer its code, and what it calls by name."""
+        names, known = [answer], {answer}
+        for name in names:  # which grows
+            for _, cell, given in self.defined.get(name, ()):
+                for node in _walk(given):
+                    if not isinstance(node, ast.Name) or node.id in known:
+                        continue
+                    if cell.scopes[node].owner(node.id) is cell.top:
+                        known.add(node.id)
+                        names.append(node.id)
+        return [one for name in names for one in self.defined.get(name, ())]
+
+    def certain_call(self, answer: str, refused: Collection[str]) -> str:
+        """The refused function that the answer certainly calls, and where; or empty."""
+        if self.bound[answer] != 1 or len(self.defined.get(answer, ())) != 1:
+            return ""
+        ((_, cell, definition),) = self.defined[answer]
+        if definition not in cell.tree.body:
+            return ""
+        for call in _certain(definition):
+            root = cell.roots.get(call.func, call.func)
+            if not isinstance(root, ast.Name):
+                continue
+            origins, bound = self.meanings(cell, root.id, cell.scopes[root])
+            (origin, *others) = origins or {root.id}
+            last = call.func.attr if isinstance(call.func, ast.Attribute) else origin.rpartition(".")[2]
+            # A class of that name is only made here: whether it is called nobody can be certain.
+            if others or bound or origin.partition(".")[0] != "torch" or not last.islower():
+                continue
+            if _plain(last) in refused:
+                return f"{last} (line {call.lineno} of its cell)"
+        return ""
 
 
 def _lines(numbers: Collection[int]) -> str:
@@ -181,18 +262,18 @@ def _is_too_much(source: str) -> bool:
 
 # The same cells stand above many checks.
 @functools.lru_cache(maxsize=500)
-def _parse(source: str) -> ast.Module | str | None:
-    """The tree of a cell; else why it was not read, or None where it does not run either."""
+def _parse(source: str) -> Cell | str | None:
+    """What stands in a cell; else why it was not read, or None where it does not run either."""
     if _is_too_much(source):
         return "is too long, or has too many commands of IPython's: it was not read"
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith(RUNNING):
         source = f"\n{rest}"
     try:
-        return ast.parse(TransformerManager().transform_cell(source))
+        return Cell(ast.parse(TransformerManager().transform_cell(source)))
     except (RecursionError, MemoryError):  # this process has less left of Python's stack than a kernel
         return "is nested too deeply: it was not read"
-    except (SyntaxError, ValueError, RuntimeError):
+    except Exception:  # a SyntaxError, and whatever IPython's own reading stumbles over
         return None
 
 
@@ -205,26 +286,6 @@ def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
     for kept in (_is_too_much, _parse, _walk):
         kept.cache_clear()
-
-
-def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """The names that an import binds, with what they stand for."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield (alias.asname, alias.name) if alias.asname else (alias.name.partition(".")[0],) * 2
-    elif isinstance(node, ast.ImportFrom):
-        for alias in node.names:
-            yield alias.asname or alias.name, f"{node.module}.{alias.name}"
-
-
-def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a node gives a meaning or takes it from, imports left out."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
-        yield node.name or ""
 
 
 def _certain(definition: ast.AST) -> list[ast.Call]:
@@ -272,35 +333,4 @@ def _given_by(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.AugAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
-    return []
-
-
-def _reached(answer: str, defined: Mapping[str, Sequence[tuple[str, ast.AST]]]) -> list[tuple[str, ast.AST]]:
-    """What gives the answer its code, and what it calls by name, each with the name of its cell."""
-    names, known = [answer], {answer}
-    for name in names:  # which grows
-        for _, given in defined.get(name, ()):
-            for node in _walk(given):
-                if isinstance(node, ast.Name) and node.id not in known:
-                    known.add(node.id)
-                    names.append(node.id)
-    return [one for name in names for one in defined.get(name, ())]
-
-
-def _dotted(node: ast.AST) -> str:
-    """An expression like torch.nn.functional.softmax, as text; else empty."""
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _names(node: ast.AST) -> list[str]:
-    """The names that stand in a node itself."""
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        whole = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
-        return [part for name in whole for part in name.split(".")]
-    if isinstance(node, ast.Name):
-        return [node.id]
-    if isinstance(node, ast.Attribute):
-        return [node.attr]
     return []
