@@ -286,9 +286,9 @@ def showing_picture(cut, kept):
     return picture, size
 
 
-ONE_CHANNEL = "On this input it does the same as this mistake: only pictures with one channel are tried."
+ONE_CHANNEL = "Just the same is missed with this mistake: only pictures with one channel are tried."
 NOT_WIDE = "looks like: no picture that is wider than tall is tried."
-ONE_SIZE = "On this input it does the same as this mistake: only patches of side 2 are tried."
+ONE_SIZE = "Just the same is missed with this mistake: only patches of side 2 are tried."
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,11 @@ ONE_SIZE = "On this input it does the same as this mistake: only patches of side
         (lambda at: at[3] == 2, [ONE_SIZE]),
         (
             lambda at: at[0] == 1 and at[1] >= at[2],
-            ["Two mistakes together.", "looks like: only pictures with one channel are tried.", NOT_WIDE],
+            [
+                "Just the same is missed with two mistakes together.",
+                "looks like: only pictures with one channel are tried.",
+                NOT_WIDE,
+            ],
         ),
     ],
 )
@@ -312,7 +316,7 @@ def test_what_is_not_found_and_several_ways_to_look_miss_names_none_of_them():
     message = told(
         "showing_picture", lambda cut, seen: showing_picture(cut, lambda at: at[0] == 1 and at[3] == 2)
     )
-    assert "looks like" not in message
+    assert "is missed with" not in message
 
 
 def test_what_is_nearly_a_known_mistake_and_wrong_for_another_reason_is_not_called_so():

@@ -387,6 +387,11 @@ def _passages(recognised: Recognised | None) -> list[Section]:
     wrongs = recognised.wrongs
     if recognised.on_inputs_of_law:
         lead = "On those inputs it does the same as this mistake:"
+    elif recognised.by_misses:
+        few = "Some of it" if recognised.among_others else "Just the same"
+        lead = f"{few} is missed with this mistake:"
+        if len(wrongs) > 1:
+            lead = "Just the same is missed with two mistakes together. One looks like:"
     elif not recognised.everywhere:
         lead = "On this input it does the same as this mistake:"
     elif recognised.among_others:

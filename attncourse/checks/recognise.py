@@ -29,12 +29,17 @@ class Recognised:
     among_others : bool
         Whether it may make more mistakes than these: several combinations fit, and these are what
         all of them share.
+    on_inputs_of_law : bool
+        Whether they explain what came in a trial of a law.
+    by_misses : bool
+        Whether they explain no more than which cases are wrong, and not what came in them.
     """
 
     wrongs: tuple[Wrong, ...]
     everywhere: bool = True
     among_others: bool = False
     on_inputs_of_law: bool = False
+    by_misses: bool = False
 
 
 def recognise(
@@ -190,7 +195,7 @@ def _misses_the_same(task: Task, cases: Sequence[Case], given: Sequence[Answer])
     ]
     complete = len(ways) == 1 and len(seen) == len(ways[0])
     # One case may be missed by chance, too.
-    return Recognised(tuple(seen), len(missed) > 1, not complete) if seen else None
+    return Recognised(tuple(seen), len(missed) > 1, not complete, by_misses=True) if seen else None
 
 
 def _made_among_others(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
