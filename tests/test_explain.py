@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor, tensor
 
 from attncourse import checks
+from attncourse.checks.check import Check
 from attncourse.checks.effects import two_that_make_up
 from attncourse.checks.explain import cases_in_words, in_right_form, relation, where
+from attncourse.checks.task import registry
 from attncourse.probe.answer import Answer, plain
 
 RIGHT = [torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
@@ -241,6 +243,33 @@ def test_two_mistakes_that_nobody_put_together_are_named():
     assert "Two mistakes together." in said
     assert "the diagonal is missing" in said
     assert "every sequence gets the mask of the first" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        (
+            "attention",  # of which the first case shows but one: it has no batch
+            [
+                "the scale takes the root twice",
+                "the sequences of a batch are put together: every query sees the",
+            ],
+        ),
+        (
+            "local_mask",
+            ["the window has only one side: the past", "a slice begins at a negative number, which"],
+        ),
+    ],
+)
+def test_two_mistakes_that_are_known_by_their_effects_are_named(name, labels):
+    task = registry[name]
+    one, other = (next(m for m in task.single_mistakes if m.label.startswith(label)) for label in labels)
+
+    def both(*inputs):
+        right, first, second = (function(*inputs) for function in (task.reference, one, other))
+        return right ^ first ^ second if right.dtype == torch.bool else first + second - right
+
+    assert Check(task).verdict(both, refusing=False).mistakes == (one.label, other.label)
 
 
 def test_counts_of_any_width_are_whole_numbers():

@@ -71,6 +71,26 @@ def two_that_make_up(
     ]
 
 
+def one_of_two(given: Answer, right: Answer, known: Mapping[Name, Answer]) -> list[Name]:
+    """The mistakes that with another one give what came for one case: no others can for all cases.
+
+    The parameters are those of `two_that_make_up`, for one case.
+    """
+    came, wanted = _flat([given]), _flat([right])
+    if came is None or wanted is None or not came.like(wanted):
+        return []
+    flats = {name: _flat([answer]) for name, answer in known.items()}
+    effects = {name: flat for name, flat in flats.items() if flat is not None and flat.like(wanted)}
+    pairs = itertools.combinations(effects.items(), 2)
+    found = {
+        name
+        for (one, first), (other, second) in pairs
+        if _together(first, second, came, wanted)
+        for name in (one, other)
+    }
+    return [name for name in effects if name in found]
+
+
 @dataclass(frozen=True)
 class _Flat:
     """All that a function returned, for all cases: what is true or false, numbers, and words."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from attncourse.checks.compare import coincide
-from attncourse.checks.effects import two_that_make_up
+from attncourse.checks.effects import one_of_two, two_that_make_up
 from attncourse.checks.task import Mistake, Task, Wrong
 from attncourse.probe.answer import Answer, Plain
 from attncourse.probe.calling import Case
@@ -147,7 +147,9 @@ def _seen(
 def _two_effects(task: Task, cases: Sequence[Case], given: Sequence[Answer]) -> Recognised | None:
     """Two single mistakes whose effects together are those of the answer."""
     right = [task.known(task.reference, case) for case in cases]
-    known = {mistake: [task.known(mistake, case) for case in cases] for mistake in task.single_mistakes}
+    there = {mistake: task.known(mistake, cases[0]) for mistake in task.single_mistakes}
+    likely = one_of_two(given[0], right[0], there)
+    known = {mistake: [task.known(mistake, case) for case in cases] for mistake in likely}
 
     def of_one_factor(one: Mistake, other: Mistake) -> bool:
         return bool(one.choices.keys() & other.choices.keys())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import os
 import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -207,6 +207,11 @@ _LIBRARIES = tuple(
 )
 
 
+@functools.cache
+def _of_library(file: str) -> bool:
+    return os.path.realpath(file).startswith(_LIBRARIES)
+
+
 def _unwritten(answer: Any, error: BaseException) -> Failure:
     """Whether it is the answer that is not written yet, or something of the student's that it calls."""
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -220,12 +225,11 @@ def _unwritten(answer: Any, error: BaseException) -> Failure:
 def _student_traceback(error: BaseException) -> str:
     """The exception's message, under it the lines of the student's own code, innermost last."""
     lines = ["".join(traceback.format_exception_only(error)).strip()]
-    tb: TracebackType | None = error.__traceback__
-    own = [
-        entry
-        for entry in traceback.extract_tb(tb, limit=-50)  # where a function calls itself there are thousands
-        if not os.path.realpath(entry.filename).startswith(_LIBRARIES) and entry.line
-    ]
+    # Where a function calls itself there are thousands; and to read the lines of libraries takes long.
+    frames = traceback.StackSummary.extract(
+        traceback.walk_tb(error.__traceback__), limit=-50, lookup_lines=False
+    )
+    own = [entry for entry in frames if not _of_library(entry.filename) and entry.line]
     for entry in own[-3:]:
         lines += [f"  line {entry.lineno}, in {entry.name}", f"    {entry.line}"]
     return "\n".join(lines)
