@@ -257,7 +257,7 @@ def test_two_mistakes_that_nobody_put_together_are_named():
         ),
         (
             "local_mask",
-            ["the window has only one side: the past", "a slice begins at a negative number, which"],
+            ["the window has only one side: the past", "a slice begins at a negative number"],
         ),
     ],
 )
