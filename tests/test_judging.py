@@ -1215,6 +1215,10 @@ HONEST = {
     "a star": "from torch import *\ndef softargmax(s):\n    e = exp(s)\n    return e / e.sum(-1, True)",
     "words": "def softargmax(s):\n    'Like torch.softmax.'\n    return s.exp()  # torch.softmax",
     "a comparison": "def softargmax(s):\n    return s.exp()\nprint(torch.softmax(softargmax(x), -1))",
+    "a comparison with what PyTorch has": (
+        "def softargmax(s):\n    return s.exp()\n"
+        "print(torch.nn.functional.scaled_dot_product_attention(q, k, v) - softargmax(q @ k.mT) @ v)"
+    ),
     "magics": "%matplotlib inline\n!ls\ndef softargmax(s):\n    return s.exp()",
     "settings of a plot": "from attncourse import plots\nplots.plt.rcParams['font.size'] = 9",
     "memory": "import gc\ngc.collect()\ndef softargmax(s):\n    return s.exp()",

@@ -107,7 +107,8 @@ def scan(
             hidden = unwanted is forbidden and name.startswith("torch.")
             hidden = hidden and any(one in _plain(last) for one in refused)
             hidden |= name.endswith("sys.modules") or (name.startswith("builtins.") and last in BUILTINS)
-            if hidden or _plain(last) in unwanted or "scaled_dot_product" in last:
+            fused = unwanted is forbidden and "scaled_dot_product" in last
+            if hidden or fused or _plain(last) in unwanted:
                 lines[place, last].add(getattr(node, "lineno", 1))
         for _, origin in imports(node):
             module = origin.partition(".")[0]
