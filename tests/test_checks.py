@@ -899,6 +899,12 @@ def test_numbers_that_overflow_show_nothing():
         assert checks.telling_input.task.compare(given, value) is not None
 
 
+def test_a_whole_number_that_is_asked_for_is_no_float():
+    task = checks.cache_bytes.task
+    found = verdict(task, lambda *sizes: float(task.reference(*sizes)), refusing=False)
+    assert "a whole number was expected, an int" in found.message
+
+
 def test_a_batch_without_a_mean_shows_nothing_about_a_pooling():
     numbers = [
         [15529731, 15534747, 16098738, 15468407, 15577525, 16058638],

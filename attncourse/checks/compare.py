@@ -68,7 +68,7 @@ def difference(
     if isinstance(expected, Tensor):
         return _tensor_difference(value, expected, exact_dtype)
     if isinstance(expected, float | int) and not isinstance(expected, bool):
-        return _number_difference(value, expected)
+        return _number_difference(value, expected, exact_dtype)
     if isinstance(expected, tuple | list):
         if not isinstance(value, tuple | list) or len(value) != len(expected):
             kind = "list" if isinstance(expected, list) else "tuple"
@@ -199,7 +199,7 @@ def _where_wrong(came: str, value: Tensor, wrong: Tensor) -> Problem | None:
     return Problem(came, f"{_where(wrong, 'wrong')}, {there} {shown}", wrong)
 
 
-def _number_difference(value: Plain, expected: float) -> Problem | None:
+def _number_difference(value: Plain, expected: float, exact_dtype: bool) -> Problem | None:
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if value is None:
@@ -215,6 +215,11 @@ def _number_difference(value: Plain, expected: float) -> Problem | None:
     # A count is right or wrong; another number may have passed through single precision.
     relative, absolute = (0.0, 0.0) if isinstance(expected, int) else (1e-5, 1e-6)
     if math.isclose(value, expected, rel_tol=relative, abs_tol=absolute):
+        if exact_dtype and isinstance(expected, int) and isinstance(value, float):
+            words = (
+                "this is a float, and a whole number was expected, an int: `/` gives a float, `//` does not"
+            )
+            return Problem(describe(value), words)
         return None
     return Problem(describe(value), "this is not the number that the question asks for")
 

@@ -1450,6 +1450,7 @@ cache_bytes = Task(
             lambda inputs, value: None if value == 2 else f"yours says {shown(value)}",
         ),
     ],
+    exact_dtype=True,
 )
 
 

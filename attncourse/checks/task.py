@@ -189,7 +189,8 @@ class Task:
         Earlier tasks of the notebook whose functions the answer may call, so that it is not to
         blame where they are wrong.
     exact_dtype : bool
-        Whether the task states the dtype, so that float64 for float32, or int32 for int64, is wrong.
+        Whether the task states the dtype, so that float64 for float32, int32 for int64, or 2.0 for 2, is
+        wrong.
     part : callable, optional
         For a task that returns several things, their names: ``part(1, 0)`` is that of the first thing
         in the second one. Without it they are numbered.
