@@ -37,7 +37,7 @@ from attncourse.grading.answers import right_answers
 from attncourse.grading.archives import delivered
 from attncourse.grading.job import NotGraded
 from attncourse.grading.judging import Execute, calls_of_checks, looked_at
-from attncourse.grading.kernels.provisioner import copy_folder
+from attncourse.grading.kernels.provisioner import Provisioner, copy_folder
 from attncourse.grading.pipe import MOST_QUESTIONS, Pipe
 from attncourse.grading.repair import VERDICT, Repair
 from attncourse.grading.sanitise import Sanitise
@@ -371,7 +371,10 @@ def mark(nb, name):
 
 
 def text_of(nb, name):
-    cell = next(cell for cell in nb.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == name)
+    return text_in(next(c for c in nb.cells if c.metadata.get("nbgrader", {}).get("grade_id") == name))
+
+
+def text_in(cell):
     texts = [output.get("text") or output.get("evalue") for output in cell.outputs]
     return " ".join(" ".join(filter(None, texts)).split())
 
@@ -541,6 +544,21 @@ def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(limit,
         cells.append(check_cell("slow", "checks.attention(slow)"))
         marks[seconds, load] = mark(executed(cells, tmp_path, seeds=2, **{limit: 2}), "slow")
     assert marks == {(1.3, 0.0): 2, (4.0, 0.0): 0, (4.0, 1e6): 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("computed", [0.0, 1000.0])
+def test_a_load_of_ones_own_gives_no_more_time(computed, tmp_path, monkeypatch):
+    asked = []  # first when the notebook begins
+
+    def so_far(self):
+        asked.append(self)
+        return computed if len(asked) > 1 else 0.0
+
+    monkeypatch.setattr(judging, "slowness", lambda: 5.0 if asked else 1.0)
+    monkeypatch.setattr(Provisioner, "computed", property(so_far))
+    nb = executed([new_code_cell("import time\ntime.sleep(2)\nprint('waited')")], tmp_path, timeout=1)
+    assert (text_in(nb.cells[0]) == "waited") == (computed == 0)
 
 
 def test_an_interrupt_that_comes_late_costs_no_other_answer(monkeypatch):

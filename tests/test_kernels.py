@@ -293,6 +293,20 @@ time.sleep(600)
 """
 
 
+@pytest.mark.parametrize("isolation", ["best", "none"])
+def test_what_all_processes_of_a_notebook_compute_is_known(isolation):
+    code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', {!r}])"
+    computing = code.format("import time\nwhile time.process_time() < 0.5: pass")
+
+    async def whole():
+        async with Kernel(isolation) as kernel:
+            begun = kernel.manager.provisioner.computed
+            await kernel.run(computing)
+            return kernel.manager.provisioner.computed - begun
+
+    assert 0.45 < finish(whole()) < 5
+
+
 def test_the_memory_of_all_processes_is_limited_together(jailed):
     async def whole():
         async with Kernel(memory=1 << 30) as hungry, Kernel(memory=1 << 30) as other:

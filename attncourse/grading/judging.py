@@ -107,7 +107,7 @@ class Execute(preprocessors.Execute):
         self._right: dict[str, bool] = {}
         # Cells that did not come to their end, because they use what is not there in grading.
         self._short: list[str] = []
-        self._begun = 0.0
+        self._begun = self._computed = 0.0
         self._slow = 1.0
         self._interrupted = False
         folder = Path(resources["metadata"]["path"])
@@ -141,7 +141,8 @@ class Execute(preprocessors.Execute):
         if cell.cell_type != "code":
             return cell, resources
         # The kernel is ready: what that took is the machine's time, not the notebook's.
-        self._begun = self._begun or monotonic()
+        if not self._begun:
+            self._begun, self._computed = monotonic(), self._computing()
         if "isolation" not in self._remarks:
             self._remarks["isolation"] = getattr(self.km.provisioner, "isolation", "process")
         if not self._stopped and monotonic() > self._end_of_all():
@@ -214,8 +215,17 @@ class Execute(preprocessors.Execute):
         return min(begun + times * own * self._slow, whole) if own else whole
 
     def _end_of_all(self) -> float:
-        self._slow = max(self._slow, min(slowness(), self.slower))
+        slow = min(slowness(), self.slower)
+        if slow > self._slow:
+            computed = self._computing() - self._computed
+            # Who computes that long has been waiting for nobody, and may be the load.
+            if computed > self.grace:
+                slow = min(slow, (monotonic() - self._begun) / computed)
+            self._slow = max(self._slow, slow)
         return self._begun + self.notebook_timeout * self._slow
+
+    def _computing(self) -> float:
+        return getattr(self.km.provisioner, "computed", 0.0)
 
     def _stop(self, reason: str) -> None:
         self._stopped = reason

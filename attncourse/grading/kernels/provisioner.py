@@ -77,6 +77,7 @@ class Provisioner(KernelProvisionerBase):
         self._box: leftovers.Folder | None = None
         self._leash: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._first = 0  # the process that has started all others of the notebook
         self._status: int | None = None
         self._asked_to_end = False
         self._ended = threading.Event()
@@ -98,6 +99,18 @@ class Provisioner(KernelProvisionerBase):
     @property
     def has_process(self) -> bool:
         return self._leash is not None or self._process is not None
+
+    @property
+    def computed(self) -> float:
+        """Seconds that the notebook's processes have computed so far, all together."""
+        used = 0.0
+        with contextlib.suppress(psutil.Error):
+            first = psutil.Process(self._first)
+            for one in (first, *first.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    # Those of children are of the ones that have ended.
+                    used += sum(one.cpu_times()[:4])
+        return used
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         self.isolation, reason = (
@@ -163,8 +176,9 @@ class Provisioner(KernelProvisionerBase):
                 "limits": {**limits, "RLIMIT_AS": self.memory},
                 "memory": self.memory,
             }
-            self._leash = await asyncio.to_thread(Zygote.start_kernel, request)
-            self._leash.setblocking(False)
+            leash, self._first = await asyncio.to_thread(Zygote.start_kernel, request)
+            leash.setblocking(False)
+            self._leash = leash
             self._start_watching()
             return self.connection_info
         limits["RLIMIT_DATA"] = self.memory
@@ -181,6 +195,7 @@ class Provisioner(KernelProvisionerBase):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self._first = self._process.pid
         self._start_watching()
         return self.connection_info
 

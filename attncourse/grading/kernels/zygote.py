@@ -2,8 +2,8 @@
 
 It runs as ``python -m attncourse.grading.kernels.zygote FD``, started by :class:`Zygote`, which
 holds the other end of the socket FD. A request on it asks for a kernel and brings a socket, the
-kernel's leash, on which the kernel's supervisor says "ready" or why not, and at last how the
-kernel ended. Who lets go of the leash ends the kernel with all that it started, and the end of
+kernel's leash, on which the kernel's supervisor says "ready" and its number, or why not, and at last how
+the kernel ended. Who lets go of the leash ends the kernel with all that it started, and the end of
 the zygote ends all::
 
     grader ---- zygote ---- supervisor ---- [ guard ---- [ kernel ---- what it starts ] ]
@@ -149,8 +149,8 @@ class Zygote:
             return cls._own
 
     @classmethod
-    def start_kernel(cls, request: dict[str, Any]) -> socket.socket:
-        """Start a kernel and return its leash, once the kernel listens.
+    def start_kernel(cls, request: dict[str, Any]) -> tuple[socket.socket, int]:
+        """Start a kernel and return its leash and the number of its supervisor, once the kernel listens.
 
         Raises
         ------
@@ -167,8 +167,8 @@ class Zygote:
                     zygote = cls.get()
                     socket.send_fds(zygote._socket, [json.dumps(request).encode()], [other.fileno()])
                 answer = leash.recv(_MOST)
-                if answer == _READY:
-                    return leash
+                if answer.startswith(_READY):
+                    return leash, int(answer.removeprefix(_READY))
                 if answer:
                     break
             leash.close()
@@ -223,7 +223,7 @@ def _try_jail() -> None:
             _start(request, leash, look)
         ours.settimeout(_PATIENCE)
         answer = ours.recv(_MOST)
-        if answer != _READY:
+        if not answer.startswith(_READY):
             raise OSError(answer.decode())
 
 
@@ -279,7 +279,9 @@ def _supervise(request: dict[str, Any], leash: socket.socket, zygote: socket.soc
                 watched.unregister(heard)
                 if ready == _READY:
                     jail.seal_sockets()
-                leash.send(ready or b"it ended while it started")
+                    leash.send(b"%s %d" % (_READY, os.getpid()))
+                else:
+                    leash.send(ready or b"it ended while it started")
         elif ended in happened:
             code = os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1])
             killed = code in (_EXIT_KILLED, -signal.SIGKILL)
