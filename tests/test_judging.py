@@ -1342,6 +1342,23 @@ UNCERTAIN = {
     "of two imports one": (
         "from torch import exp as f\nfrom torch import softmax as f\ndef softargmax(s):\n    return f(s, -1)"
     ),
+    "which an inner function gives another meaning": (
+        "def softargmax(s):\n    from torch import softmax\n    def other():\n        nonlocal softmax\n"
+        "        softmax = mine\n    other()\n    return softmax(s, -1)"
+    ),
+    "which a star may give another meaning": (
+        "from torch import softmax\nfrom mine import *\ndef softargmax(s):\n    return softmax(s, -1)"
+    ),
+    "PyTorch's own replaced": (
+        "torch.softmax = lambda s, d: s.exp()\ndef softargmax(s):\n    return torch.softmax(s, -1)"
+    ),
+    "PyTorch's own replaced by its name": (
+        "setattr(torch, 'softmax', mine)\ndef softargmax(s):\n    return torch.softmax(s, -1)"
+    ),
+    "by a name that a class binds, too": (
+        "from torch import softmax\nclass My:\n    softmax = staticmethod(softmax)\n    f = softmax\n"
+        "def softargmax(s):\n    return My.f(s, -1)"
+    ),
     "from the modules": (
         "from sys import modules\ndef softargmax(s):\n    return modules['torch'].nn.Softmax(-1)(s)"
     ),

@@ -152,7 +152,11 @@ class _Notebook:
         owner = scope.owner(name)
         if owner is cell.top:
             return self.imports.get(name, set()), self.bound[name]
-        return owner.imports.get(name, set()), owner.bound[name]
+        origins, bound = owner.imports.get(name, set()), owner.bound[name]
+        if owner.kind is ast.ClassDef and owner.above is not None:
+            # A class may take a name from further out and give it a meaning of its own then.
+            origins = origins | self.meanings(cell, name, owner.above)[0]
+        return origins, bound
 
     def names(self, cell: Cell, node: ast.AST) -> Iterator[str]:
         """The names that stand in a node itself, with where they come from as far as that is known."""
@@ -177,6 +181,15 @@ class _Notebook:
                 # Of what stands between no more than the last: in a long line there are thousands.
                 middle = before or origin.rpartition(".")[2]
                 yield f"{origin.partition('.')[0]}.{middle}.{node.attr}"
+
+    def _replaced(self, name: str) -> bool:
+        """Whether something of this name may be put in the place of PyTorch's."""
+        return any(
+            (isinstance(node, ast.Attribute) and node.attr == name and not isinstance(node.ctx, ast.Load))
+            or (isinstance(node, ast.Constant) and node.value == name)
+            for _, cell in self.own
+            for node in cell.nodes
+        )
 
     @functools.cached_property
     def defined(self) -> Mapping[str, Sequence[tuple[str, Cell, ast.AST]]]:
@@ -204,7 +217,8 @@ class _Notebook:
 
     def certain_call(self, answer: str, refused: Collection[str]) -> str:
         """The refused function that the answer certainly calls, and where; or empty."""
-        if self.bound[answer] != 1 or len(self.defined.get(answer, ())) != 1:
+        # Whatever is imported with a star may have any name.
+        if self.starred or self.bound[answer] != 1 or len(self.defined.get(answer, ())) != 1:
             return ""
         ((_, cell, definition),) = self.defined[answer]
         if definition not in cell.tree.body:
@@ -219,7 +233,7 @@ class _Notebook:
             # A class of that name is only made here: whether it is called nobody can be certain.
             if others or bound or origin.partition(".")[0] != "torch" or not last.islower():
                 continue
-            if _plain(last) in refused:
+            if _plain(last) in refused and not self._replaced(last):
                 return f"{last} (line {call.lineno} of its cell)"
         return ""
 

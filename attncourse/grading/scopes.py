@@ -93,7 +93,8 @@ class Cell:
             inner = Scope(scope, type(node)) if isinstance(node, WITH_SCOPES) else scope
             for part in ast.iter_child_nodes(node):
                 waiting.append((part, inner.above if part in outside and inner.above else inner))
-        for scope, name, origin in given:
+        # Last those of scopes further out, whose own names are known by then.
+        for scope, name, origin in sorted(given, key=lambda one: one[1] in one[0].declared):
             if scope.declared.get(name) is ast.Nonlocal and scope.above is not None:
                 scope = scope.above.owner(name)
             elif name in scope.declared:
