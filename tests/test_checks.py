@@ -23,7 +23,7 @@ from passing import passes
 from torch import Tensor, nn
 
 import attncourse
-from attncourse import checks
+from attncourse import checks, positional, your_model
 from attncourse.checks.check import Check
 from attncourse.checks.check import _address as address
 from attncourse.checks.compare import problem_with, same_form
@@ -687,6 +687,18 @@ def test_what_comes_back_with_a_cache_is_named():
     message = verdict(checks.todays_attention.task, lambda *inputs: inputs[0], refusing=False).message
     assert "Expected: output" in message
     assert "Expected: cache: keys" in message
+
+
+def test_a_model_whose_positions_turn_at_other_speeds_is_wrong(monkeypatch):
+    """With two features a head there is one speed, the same for every base."""
+    task = checks.language_model.task
+    right = probe(task.calling, task.reference, task.cases(0), refusing=False)
+    monkeypatch.setattr(
+        your_model, "rotary", lambda x, positions, base: positional.rotary(x, positions, base=base / 2)
+    )
+    wrong = probe(task.calling, task.reference, task.cases(0), refusing=False)
+    problems = map(problem_with, [task] * len(right), task.cases(0), wrong, right)
+    assert sum(problem is not None for problem in problems) >= 2
 
 
 @each_task

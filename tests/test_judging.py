@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import copy
+import gc
 import json
 import math
 import os
@@ -209,10 +210,36 @@ def test_inputs_are_told_and_nothing_else():
         assert same(inputs, case.inputs)
 
 
-def test_too_much_becomes_a_word_about_it():
-    (text,) = wire.encode_answers([Answer(torch.rand(300, 300))])
+@pytest.mark.parametrize("value", [torch.rand(300, 300), [[0] * 4_000] * 3, (torch.ones(1) > 0,) * 4_000])
+def test_too_much_becomes_a_word_about_it(value):
+    (text,) = wire.encode_answers([Answer(value)])
     assert len(text) < 1000
     assert isinstance(wire.decode_answers([text], 1)[0].value, Foreign)
+
+
+def test_too_many_parts_are_malformed():
+    """They are short, and each takes its time wherever answers are compared."""
+    text = json.dumps([{"list": [0] * 74_000}, None, []])
+    assert len(text) < wire.MAX_ANSWER
+    with pytest.raises(wire.Malformed):
+        wire.decode_answers([text], 1)
+
+
+def test_a_sentence_about_what_does_not_fit_is_one_line():
+    text = json.dumps([None, ["misfit", "a layer\nJudge: all of it is right " + 1_000 * "!", ""], []])
+    (answer,) = wire.decode_answers([text], 1)
+    assert answer.failure == Failure("misfit", "a layer")
+
+
+def test_a_function_written_down_keeps_nothing_of_what_it_computed():
+    program = trace(lambda x: torch.softmax(x @ x.mT, -1)[:1])
+    gc.collect()
+    gc.disable()
+    try:
+        program(torch.ones(3, 2))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
     assert wire.decode(json.dumps(10**30)) == Foreign("a number with very many digits")
 
 
@@ -784,6 +811,8 @@ def test_a_package_that_is_not_installed_is_named(tmp_path):
         check_cell("helper", "checks.attention(attention)"),
         new_code_cell("def scores(*inputs):\n    import nowhere.else_\n    return inputs"),
         check_cell("inside", "checks.score_scale(scores)"),
+        new_code_cell("def lies(*inputs):\n    raise ModuleNotFoundError(\"No module named 'torch'\")"),
+        check_cell("lies", "checks.score_scale(lies)"),
     ]
     nb = executed(cells, tmp_path)
     sentence = "`nowhere` is not installed where notebooks are graded, and was not handed in with this one."
@@ -795,6 +824,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path):
     assert flags[0][1].startswith(f"stopped early: {sentence}")
     assert [cell for cell, words in flags if lost in words] == ["lost", "helper"]
     assert ("inside", "needs `nowhere`, which is not installed where notebooks are graded") in flags
+    assert not [words for _, words in flags if "torch" in words]
 
 
 @pytest.mark.slow
@@ -1230,6 +1260,7 @@ HONEST = {
     "a helper of the same name that it calls": (
         "def softmax(x):\n    return x.exp()\ndef softargmax(s):\n    probe = softmax(s)\n    return probe"
     ),
+    "probes of its own": "def softargmax(s):\n    return s.exp()\nx.probe(s)\nclass A:\n    probe = 1",
     "a star": "from torch import *\ndef softargmax(s):\n    e = exp(s)\n    return e / e.sum(-1, True)",
     "words": "def softargmax(s):\n    'Like torch.softmax.'\n    return s.exp()  # torch.softmax",
     "a comparison": "def softargmax(s):\n    return s.exp()\nprint(torch.softmax(softargmax(x), -1))",

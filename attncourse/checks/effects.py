@@ -9,7 +9,7 @@ another.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -114,34 +114,42 @@ class _Flat:
 
 
 def _flat(answers: Sequence[Answer]) -> _Flat | None:
+    if any(answer.failure is not None or isinstance(answer.value, Foreign) for answer in answers):
+        return None
     truths: list[Tensor] = [torch.zeros(0, dtype=torch.bool)]
     numbers: list[Tensor] = [torch.zeros(0, dtype=torch.float64)]
     words: list[Plain] = []
-
-    def take(value: Plain) -> None:
-        if isinstance(value, Tensor) and value.dtype == torch.bool:
-            truths.append(value.flatten())
-        elif isinstance(value, Tensor):
-            numbers.append(value.flatten().double())
-        elif isinstance(value, float | int) and not isinstance(value, bool):
-            numbers.append(torch.tensor([value], dtype=torch.float64))
-        elif isinstance(value, tuple | list):
-            for part in value:
-                take(part)
-        elif isinstance(value, dict):
-            for name in sorted(value):
-                take(value[name])
+    for kind, leaves in itertools.groupby(_leaves([answer.value for answer in answers]), _kind):
+        if kind == "truths":
+            truths += (leaf.flatten() for leaf in leaves)
+        elif kind == "tensors":
+            numbers += (leaf.flatten().double() for leaf in leaves)
+        elif kind == "numbers":  # of a long list one tensor, not one of each
+            numbers.append(torch.tensor(list(leaves), dtype=torch.float64))
         else:
-            words.append(value)
-
-    for answer in answers:
-        if answer.failure is not None or isinstance(answer.value, Foreign):
-            return None
-        take(answer.value)
+            words += leaves
     all_numbers = torch.cat(numbers)
     step = len(all_numbers) // MOST_NUMBERS + 1
     flat = _Flat(torch.cat(truths), all_numbers[::step], tuple(words))
     return flat if flat.numbers.isfinite().all() else None
+
+
+def _leaves(value: Plain) -> Iterator[Plain]:
+    """The tensors, numbers and words of a value, in one order."""
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from _leaves(part)
+    elif isinstance(value, dict):
+        for name in sorted(value):
+            yield from _leaves(value[name])
+    else:
+        yield value
+
+
+def _kind(leaf: Plain) -> str:
+    if isinstance(leaf, Tensor):
+        return "truths" if leaf.dtype == torch.bool else "tensors"
+    return "numbers" if isinstance(leaf, float | int) and not isinstance(leaf, bool) else "words"
 
 
 def _together(first: _Flat, second: _Flat, came: _Flat, wanted: _Flat) -> bool:

@@ -87,14 +87,13 @@ def recognise(
     singles = [one for one in task.single_mistakes if fits_there(one)]
     # Numbers that follow from an input that was spoilt can look like two mistakes, and are none.
     spoilt = any(answer.modified for answer in given)
-    tells = any(_tells_much(answer.value) for answer in given)
     for there in (singles, () if spoilt else filter(fits_there, task.pairs)):
         fitting = [mistake for mistake in there if fits(mistake)]
         if fitting:
             shared = _shared(fitting)
-            return (
-                shared if there is singles or tells or shared is None else _seen(task, shared, ordered, given)
-            )
+            if there is singles or shared is None or any(_tells_much(answer.value) for answer in given):
+                return shared
+            return _seen(task, shared, ordered, given)
     # An exception says itself what went wrong on one input.
     if given[0].failure is None and len(singles) == 1:
         right = task.known(task.reference, ordered[0])

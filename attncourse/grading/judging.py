@@ -561,9 +561,11 @@ def _absent(error: Any) -> tuple[str, str]:
 
 
 def _not_installed(words: str) -> str:
-    """The module that Python's message says it has not found."""
-    found = re.search(r"No module named '([\w.]{1,60})'", words)
-    return found[1] if found else ""
+    """The module that Python's message says it has not found, and that is not there in earnest."""
+    found = re.search(r"No module named '([A-Za-z_]\w{,59})['.]", words)
+    if found is None or importlib.machinery.PathFinder.find_spec(found[1]):
+        return ""
+    return found[1]
 
 
 def _failed_check(verdicts: list[Verdict]) -> Any:

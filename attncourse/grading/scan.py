@@ -27,9 +27,9 @@ LAYERS = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLa
 SUSPICIOUS = {
     *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
     *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
-    *("globals", "importlib", "ctypes", "marshal", "pickle", "disable_current_modes"),
+    *("globals", "importlib", "builtins", "ctypes", "marshal", "pickle", "disable_current_modes"),
 }
-BUILTINS = {"exec", "eval", "compile", "globals", "__import__"}
+BUILTINS = {"exec", "eval", "compile", "globals", "__import__", "__builtins__"}
 
 
 class Remark(NamedTuple):
@@ -108,7 +108,9 @@ def scan(
             hidden = hidden and any(one in _plain(last) for one in refused)
             hidden |= name.endswith("sys.modules") or (name.startswith("builtins.") and last in BUILTINS)
             fused = unwanted is forbidden and "scaled_dot_product" in last
-            if hidden or fused or _plain(last) in unwanted:
+            # Probes of their own many notebooks have.
+            own_probe = last == "probe" and "." in name and not name.startswith("attncourse.")
+            if hidden or fused or (_plain(last) in unwanted and not own_probe):
                 lines[place, last].add(getattr(node, "lineno", 1))
         for _, origin in imports(node):
             module = origin.partition(".")[0]

@@ -90,23 +90,10 @@ class Named:
 def _run(steps: list[dict[str, Any]], inputs: tuple[Any, ...]) -> Any:
     known: dict[str, Any] = {}
     left = list(inputs)
-
-    def value(part: Any) -> Any:
-        if isinstance(part, dict):
-            ((kind, content),) = part.items()
-            if kind == "of":
-                return known[content]
-            if kind == "slice":
-                return slice(*map(value, content))
-            return getattr(torch, content)
-        if isinstance(part, tuple | list):
-            return type(part)(map(value, part))
-        return part
-
     for step in steps:
         kind, name, target = step["kind"], step["name"], step["target"]
-        arguments = value(tuple(step["arguments"]))
-        named = {key: value(part) for key, part in step["named"].items()}
+        arguments = _value(tuple(step["arguments"]), known)
+        named = {key: _value(part, known) for key, part in step["named"].items()}
         if kind == "input":
             if not left and not arguments:
                 raise TypeError("missing an argument")
@@ -123,6 +110,20 @@ def _run(steps: list[dict[str, Any]], inputs: tuple[Any, ...]) -> Any:
                 raise TypeError(f"{len(inputs)} arguments were given: too many")
             return arguments[0]
     return None
+
+
+# No inner function: one that calls itself would keep all tensors until Python looks for circles.
+def _value(part: Any, known: dict[str, Any]) -> Any:
+    if isinstance(part, dict):
+        ((kind, content),) = part.items()
+        if kind == "of":
+            return known[content]
+        if kind == "slice":
+            return slice(*(_value(end, known) for end in content))
+        return getattr(torch, content)
+    if isinstance(part, tuple | list):
+        return type(part)(_value(one, known) for one in part)
+    return part
 
 
 def trace(function: Callable) -> Program:

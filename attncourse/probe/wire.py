@@ -24,7 +24,9 @@ MIME = "application/vnd.attncourse.answers"
 ASKED = "attncourse"  # where the request stands in the message that has it answered
 MAX_ANSWER = 2**18  # characters for one answer; the longest right one has about 10,000
 MAX_REPLY = 2**24  # characters for all answers to one check
+MAX_COMMAS = 10_000  # in one answer: parts of lists that each take time, here and wherever they are compared
 MAX_WORDS = 4000  # characters of a message
+MAX_SENTENCE = 400  # characters of what does not fit
 MAX_DIMS = 16
 
 # Failures that tell a name, and what one looks like: a whole sentence would pass for the grader's.
@@ -278,13 +280,13 @@ def _encode_answer(answer: Answer) -> str:
         text = encode([answer.value, told, list(answer.modified)])
     except (ValueError, TypeError, RuntimeError):
         text = ""
-    if not 0 < len(text) <= MAX_ANSWER:
+    if not 0 < len(text) <= MAX_ANSWER or text.count(",") > MAX_COMMAS:
         return _encode_answer(replace(answer, value=Foreign("something too large, or too strange, to send")))
     return text
 
 
 def _decode_answer(text: Any) -> Answer:
-    if not isinstance(text, str) or len(text) > MAX_ANSWER:
+    if not isinstance(text, str) or len(text) > MAX_ANSWER or text.count(",") > MAX_COMMAS:
         raise Malformed("text is longer than any answer")
     try:
         value, told, modified = decode(text)
@@ -295,6 +297,8 @@ def _decode_answer(text: Any) -> Answer:
                 raise TypeError
             if kind in _OF_NAMES and not _NAME.fullmatch(name):
                 name = "something"
+            if kind == "misfit":
+                name = name.split("\n")[0][:MAX_SENTENCE]
             failure = Failure(kind, name, words)
         if not isinstance(modified, list) or holds_function(value):
             raise TypeError
