@@ -163,7 +163,9 @@ def new_course(folder):
     for name in ("solutions", "exercises"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
     config = (ROOT / "nbgrader_config.py").read_text()
-    (folder / "nbgrader_config.py").write_text(f"{config}\nc.Execute.timeout = {TIMEOUT}\n")
+    (folder / "nbgrader_config.py").write_text(
+        f"{config}\nc.Execute.timeout, c.Execute.seeds = {TIMEOUT}, 2\n"
+    )
     return folder
 
 

@@ -5,13 +5,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import conftest
 import nbformat
 import pytest
+from commands import Command
+from nbgrader.apps import NbGrader, NbGraderAPI
 
 from attncourse import checks
 from attncourse.grading.rules import Unusable, taught
@@ -289,15 +290,12 @@ def test_code_fits_beside_jupyterlabs_file_browser(path):
     assert not [line for cell in cells for line in cell.source.splitlines() if len(line) > 80]
 
 
-GENERATE = """
-import sys
-from nbgrader.apps import NbGrader, NbGraderAPI
-app = NbGrader()
-app.initialize([])
-for unit in sys.argv[1:]:
-    outcome = NbGraderAPI(app.coursedir).generate_assignment(unit)
-    assert outcome["success"], outcome["log"]
-"""
+def generate(units):
+    app = NbGrader()
+    app.initialize([])
+    for unit in units:
+        outcome = NbGraderAPI(app.coursedir).generate_assignment(unit)
+        assert outcome["success"], outcome["log"]
 
 
 @pytest.fixture(scope="module")
@@ -306,8 +304,7 @@ def generated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("course")
     shutil.copytree(ROOT / "solutions", folder / "solutions")
     shutil.copy(ROOT / "nbgrader_config.py", folder)
-    command = [sys.executable, "-c", GENERATE, *UNITS]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    run = Command(generate, folder, *UNITS).ended()
     assert run.returncode == 0, run.stderr
     return folder / "exercises"
 

@@ -2,11 +2,10 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
+from commands import Command
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,8 +150,7 @@ def test_an_interrupted_training_ends_with_the_same_weights(task, tmp_path, monk
 @pytest.mark.slow
 def test_the_command_trains_writes_and_does_not_overwrite(tmp_path):
     run = Run("sorting", steps=3, batch=2)
-    command = [sys.executable, *run.command.split()[1:], "--out", str(tmp_path)]
-    made = subprocess.run(command, capture_output=True, text=True)
+    made = Command(main, tmp_path, *run.command.split()[3:], "--out", str(tmp_path)).ended()
     assert made.returncode == 0, made.stderr
     assert "3 of 3 steps, loss" in made.stderr
     assert "words right 0.0000" in made.stdout

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.testing import assert_close
 
 import attncourse
@@ -118,6 +117,9 @@ def test_a_square_causal_mask_is_pytorchs_is_causal():
 
 @pytest.mark.parametrize(("num_queries", "num_keys"), [(1, 4), (2, 5), (4, 4)])
 def test_a_rectangular_causal_mask_is_pytorchs_lower_right_and_not_its_upper_left(num_queries, num_keys):
+    # Imports PyTorch's compiler, which takes a second.
+    from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
     inputs = [x[None, None].detach() for x in random_inputs((), num_queries, num_keys)]
     inputs[2] = inputs[2][..., :1].expand(1, 1, num_keys, 4).contiguous()
     ours = attention(*inputs, causal_mask(num_queries, num_keys))

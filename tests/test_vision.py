@@ -3,12 +3,11 @@
 import itertools
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
+from commands import Command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -391,8 +390,7 @@ def test_seeds_of_one_training_are_told_together(tmp_path, capsys):
 @pytest.mark.slow
 def test_the_command_trains_and_does_not_overwrite(tmp_path, capsys):
     run = digits.Run("attention", "none", steps=2, batch=2)
-    command = [sys.executable, *run.command.split()[1:], "--out", str(tmp_path)]
-    made = subprocess.run(command, capture_output=True, text=True)
+    made = Command(main, tmp_path, *run.command.split()[3:], "--out", str(tmp_path)).ended()
     assert made.returncode == 0, made.stderr
     assert "order kept" in made.stdout
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".npz"]
