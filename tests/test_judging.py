@@ -988,6 +988,8 @@ def test_a_function_elsewhere_is_that_function_gradients_included():
         ("f", (torch.zeros(3000),), "too large"),
         ("f", (torch.zeros(70, 3000),), "too large"),
         ("f", (2000, 2000), "too large"),
+        ("f", (torch.zeros(100, 1), 1000), "too large"),
+        ("f", (torch.zeros(203, 203, dtype=torch.int32), torch.zeros(1, 2896)), "too large"),
         ("f", ([0.0] * 10**5,), "too large"),
         ("f", ([0] * 1001,), "too large"),
         # Each is small, and all together make 600 times 600 times 600 numbers.

@@ -83,9 +83,13 @@ def _are_small(leaves: list[Any]) -> bool:
     """Whether each argument is small, and what comes of all of them together.
 
     Tensors that are small by themselves make a large one where each is repeated along the sizes of the
-    others; and rows without numbers have scores with each other, too.
+    others; and rows without numbers have scores with each other, too. A number may be that of heads, of which
+    each has scores of its own; and of numbers of rows each picks a whole row.
     """
-    return all(map(_is_small, leaves)) and _scores(leaves) <= MOST_SCORES
+    number = max([1, *(abs(leaf) for leaf in leaves if isinstance(leaf, int))])
+    picked = max([0, *(leaf.numel() for leaf in leaves if _is_of_rows(leaf))])
+    longest = max([1, *(size for leaf in leaves if isinstance(leaf, Tensor) for size in leaf.shape)])
+    return all(map(_is_small, leaves)) and max(_scores(leaves) * number, picked * longest) <= MOST_SCORES
 
 
 def _scores(leaves: list[Any]) -> int:
@@ -142,6 +146,10 @@ def _of_value(value: Tensor, sources: list[Tensor]) -> list[Tensor]:
             for rows, part in zip(found, parts, strict=True):
                 rows[number] = part
     return [rows.view(value.shape + source.shape) for rows, source in zip(found, sources, strict=True)]
+
+
+def _is_of_rows(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and not leaf.dtype.is_floating_point and leaf.dtype != torch.bool
 
 
 def _is_floating(value: Any) -> bool:
