@@ -326,6 +326,44 @@ def test_a_file_that_is_named_like_anothers_is_its_own_students():
     assert sender(["11-2 - Ab Cd - Nov 21, 2026 915 PM", f"{another}.ipynb"], ["sums"]).number == "11"
 
 
+ADAS = {
+    "canvas": "lovelaceada_1_2_sums.ipynb",
+    "moodle": "Ada Lovelace_12_assignsubmission_file_/sums.ipynb",
+    "brightspace": "1-2 - Ada Lovelace - Nov 21, 2026 915 PM/sums.ipynb",
+    "none": "ada/sums.ipynb",
+}
+TWO = b"student_id,last_name,first_name,email\nada,Lovelace,Ada,a@x.org\ngrace,Hopper,Grace,g@x.org\n"
+
+
+@pytest.mark.parametrize("platform", ADAS)
+@pytest.mark.parametrize("place", ["grace/{}", "sums-grace/{}", "unknown/{}", "grace.zip"])
+@pytest.mark.parametrize("roster", [True, False])
+def test_nobody_hands_in_for_another_by_the_names_within_a_folder(course, capsys, platform, place, roster):
+    arguments = ["--roster", write(course / "two.csv", TWO)] if roster else []
+    unsure = "unknown" in place if roster else platform != "none"
+    own = "sums-ada/sums/sums.ipynb" if place.startswith("sums-") else "ada/sums.ipynb"
+    inside = place.format(ADAS[platform])
+    for path in (course / "all" / own, course / "all" / inside):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write(course / "all" / own, notebook(mark="Ada's"))
+    theirs = notebook(mark="not Ada's")
+    write(course / "all" / inside, archive({ADAS[platform]: theirs}) if inside.endswith(".zip") else theirs)
+    collect(capsys, course / "all", *arguments, expect=int(unsure))
+    name = "ada" if roster or "sums-" not in place else "sums-ada"
+    assert there(course)[name] == notebook(mark="Ada's")
+    if roster and "unknown" not in place:
+        assert there(course)["grace"] == theirs
+        assert handed_in(course, "grace") is None
+
+
+def test_names_that_all_stand_equally_far_in_are_those_of_whoever_delivered(course, capsys):
+    for place, name in (("week 1", "ada"), ("week 2", "grace")):
+        (course / "all" / place / name).mkdir(parents=True)
+        write(course / f"all/{place}/{name}/sums.ipynb", notebook(mark=name))
+    collect(capsys, course / "all", "--roster", write(course / "two.csv", TWO))
+    assert there(course) == {name: notebook(mark=name) for name in ("ada", "grace")}
+
+
 def packed(content, method=zipfile.ZIP_DEFLATED, **said):
     """A zip of one notebook, of which the directory at its end says something else."""
     buffer = io.BytesIO()

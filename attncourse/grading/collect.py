@@ -4,6 +4,7 @@ import argparse
 import csv
 import datetime
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -50,6 +51,20 @@ class Taken:
     late: str
     sha256: str
     source: str
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook of a unit, and whose it is by its name, if that is somebody's."""
+
+    unit: str
+    found: Found
+    sha256: str
+    kept: Path
+    sender: Sender
+    person: Person | None
+    level: int | None  # how far in the name stands
+    reason: str = ""  # why it is nobody's
 
 
 @dataclass(frozen=True)
@@ -125,18 +140,21 @@ class Collection:
     def look_through(self, paths: Iterable[Path]) -> None:
         """Find the notebooks in what was delivered."""
         for path in paths:
+            notebooks = []
             for found in delivered(path):
                 if isinstance(found, str):
                     self.unmatched.append(found)
                 elif found.parts[-1].lower().endswith(".ipynb"):
-                    self._add(found)
+                    notebooks += self._read(found)
                 elif found.parts[-1].lower() not in ("index.html", "timestamp.txt", "submission_secret.txt"):
                     self.others.append(f"{found.place} is no notebook")
+            self._add(notebooks)
 
-    def _add(self, found: Found) -> None:
+    def _read(self, found: Found) -> list[Notebook]:
+        """What a file is, if it is a notebook of a unit that is wanted, and new."""
         sha256 = _sha(found.content)
         if (found.parts, sha256) in self.seen:
-            return
+            return []
         self.seen.add((found.parts, sha256))
         words = "has no cell of any unit"
         try:
@@ -150,17 +168,41 @@ class Collection:
         elif unit not in self.units:
             self.others.append(f"{found.place} belongs to {unit}")
         else:
-            who = sender(found.parts, self.cells)
+            who, reason_, person, level = sender(found.parts, self.cells), "", None, None
             try:
-                person = self._person(who)
-            except LookupError as reason:
-                self.unmatched.append(f"{found.place} {reason}")
-                return
+                who, person, level = self._person(who)
+            except LookupError as nobody:
+                reason_, level = str(nobody), len(who.around) if who.platform else None
             kept = self.folder / str(len(self.seen))
             kept.write_bytes(found.content)
             found = replace(found, content=b"")
-            handed_in = self._handed_in(found, who, person)
-            self._keep(Attempt(person.id, unit, found, sha256, kept, who, handed_in))
+            return [Notebook(unit, found, sha256, kept, who, person, level, reason_)]
+        return []
+
+    def _add(self, notebooks: Sequence[Notebook]) -> None:
+        """Take the notebooks of one delivery, each as somebody's."""
+        levels = [one.level for one in notebooks if one.level is not None]
+        # Where all names stand equally far in, those who made the delivery have written them. Where one
+        # stands further in, whoever handed in what it stands in may have.
+        equally = len(set(levels)) == 1 and 2 * len(levels) > len(notebooks)
+        folders = zip(*(one.found.parts[:-1] for one in notebooks), strict=False)
+        outer = len(list(itertools.takewhile(lambda names: len(set(names)) == 1, folders)))
+        for one in notebooks:
+            reason = one.reason
+            if one.person is not None and one.level is not None and one.level > outer and not equally:
+                place = repr("/".join(one.found.parts[: one.level]))
+                reason = (
+                    f"is {one.person.id}'s by a name inside of {place}, and others are not named so far in: "
+                    f"if {place} is one student's, call it by their name; if not, collect it by itself"
+                )
+            if one.person is None or reason:
+                self.unmatched.append(f"{one.found.place} {reason}")
+                one.kept.unlink()
+                continue
+            handed_in = self._handed_in(one.found, one.sender, one.person)
+            self._keep(
+                Attempt(one.person.id, one.unit, one.found, one.sha256, one.kept, one.sender, handed_in)
+            )
 
     def _keep(self, one: Attempt) -> None:
         """Keep an attempt: of several the last comes to stand at the end, and only its file stays."""
@@ -169,8 +211,8 @@ class Collection:
         if not self.keep_all and len(attempts) > 1:
             attempts[-2].kept.unlink()
 
-    def _person(self, who: Sender) -> Person:
-        """Whose it is.
+    def _person(self, who: Sender) -> tuple[Sender, Person, int | None]:
+        """Whose it is: what is to be believed of the names, the person, and how far in that name stands.
 
         Raises
         ------
@@ -178,16 +220,20 @@ class Collection:
             If that is not certain; the message continues the name of the file.
         """
         if self.roster is not None:
-            for name in who.around:
-                # A zip that carries a student's name is that student's, whatever names stand in it.
-                if found := self.roster.find((name,)):
-                    return found
+            for level, names in enumerate(who.around):
+                # A zip that carries a student's name is that student's, whatever names and times stand in it.
+                if found := self.roster.find(names):
+                    return Sender(names, (level,) * len(names)), found, level
             found = self.roster.find(who.names, who.number)
             if found is None:
                 raise LookupError(
                     f"is of {who.names[-1]!r}, who is not on the roster" if who.names else _NOBODY
                 )
-            return found
+            level = next(
+                (at for name, at in zip(who.names, who.levels, strict=True) if self._is(name, found)),
+                who.levels[0],
+            )
+            return who, found, level
         if not who.names:
             raise LookupError(_NOBODY)
         # Of a platform's number and name, the name: the number may be another one in the next exercise.
@@ -197,7 +243,14 @@ class Collection:
             raise LookupError(f"is of {name!r}, which cannot be the name of a folder")
         if unfit := unfit_for_a_name(plain):
             raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")
-        return Person(as_known(spelled(plain), self.there))
+        return who, Person(as_known(spelled(plain), self.there)), len(who.around) if who.platform else 0
+
+    def _is(self, name: str, person: Person) -> bool:
+        assert self.roster is not None
+        try:
+            return self.roster.find((name,)) is person
+        except LookupError:
+            return False
 
     def _handed_in(self, found: Found, who: Sender, person: Person) -> datetime.datetime | None:
         """When it was handed in, in UTC, if the platform says so.

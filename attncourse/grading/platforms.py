@@ -7,6 +7,7 @@ Moodle, *Download all submissions*: ``First Last_12345_assignsubmission_file_/na
 """
 
 import datetime
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class Sender:
     ----------
     names : tuple of str
         Names by which to look for the person, the surest first.
+    levels : tuple of int
+        For each of them how far in it stands: 0 is the outermost folder, zip or file.
     number : str
         What the platform calls the person.
     platform : str
@@ -44,38 +47,51 @@ class Sender:
         Where the name says so.
     late : bool
         Whether the platform says that it was late.
-    around : tuple of str
-        The folders and zips around the one that the platform has named.
+    around : tuple of tuple of str
+        The names of each folder and zip around the one that the platform has named.
     """
 
     names: tuple[str, ...]
+    levels: tuple[int, ...]
     number: str = ""
     platform: str = ""
     time: datetime.datetime | None = None
     late: bool = False
-    around: tuple[str, ...] = ()
+    around: tuple[tuple[str, ...], ...] = ()
 
 
 def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
     """Who handed in the file with this path."""
     # From the outside: what stands inside of a zip that was handed in, whoever handed it in has named.
     # So it is with the end of a name: Moodle's signs may stand there, too, behind what another has put first.
+    around: tuple[tuple[str, ...], ...] = ()
     for place, part in enumerate(parts):
         if found := BRIGHTSPACE.match(part):
             time = read_time(found["time"], TIMES)
-            return Sender((found["name"],), found["key"], "brightspace", time, around=tuple(parts[:place]))
+            return Sender((found["name"],), (place,), found["key"], "brightspace", time, around=around)
         if found := CANVAS.match(part):
             late = bool(found["late"])
-            return Sender((found["name"],), found["key"], "canvas", late=late, around=tuple(parts[:place]))
+            return Sender((found["name"],), (place,), found["key"], "canvas", late=late, around=around)
         if found := MOODLE.match(part):
-            return Sender((found["name"],), found["key"], "moodle", around=tuple(parts[:place]))
-    folders, stem = parts[:-1], parts[-1].rpartition(".")[0]
-    names = [part for part in folders if part not in OURS and part not in units]
+            return Sender((found["name"],), (place,), found["key"], "moodle", around=around)
+        around += (_names(part, units),)
+    stem = _without_units(re.sub(r" ?\(\d+\)$", "", parts[-1].rpartition(".")[0]), units)
+    of_each = (*around[:-1], (stem,) if stem else ())
+    levels = tuple(level for level, names in enumerate(of_each) for _ in names)
+    return Sender(tuple(itertools.chain(*of_each)), levels)
+
+
+def _names(folder: str, units: Collection[str]) -> tuple[str, ...]:
+    """By what names to look for a person whose folder this is: GitHub Classroom calls it "masking-ada"."""
+    if folder in OURS or folder in units:
+        return ()
+    rest = _without_units(folder, units)
+    return (folder, rest) if rest and rest != folder and rest not in OURS else (folder,)
+
+
+def _without_units(name: str, units: Collection[str]) -> str:
     pattern = "|".join(map(re.escape, sorted(units, key=len, reverse=True)))
-    rest = (
-        re.sub(rf"(?i)[\s_.-]*(?:{pattern})[\s_.-]*", "", re.sub(r" ?\(\d+\)$", "", stem)) if units else stem
-    )
-    return Sender((*names, *([rest] if rest else [])))
+    return re.sub(rf"(?i)[\s_.-]*(?:{pattern})[\s_.-]*", "", name) if units else name
 
 
 def attempt(name: str) -> int:
