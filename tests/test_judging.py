@@ -890,8 +890,34 @@ def test_numbers_of_the_course_are_there(tmp_path):
 
 def test_a_type_of_the_course_in_an_annotation_or_a_question_harms_nobody():
     layer = absent.Absent("attncourse.MultiHeadAttention")
+    assert layer
     assert (layer | None) is (None | layer) is layer
     assert not isinstance(torch.ones(2), layer)
+
+
+@pytest.mark.parametrize(
+    "use", [len, float, iter, abs, lambda one: "a" in one, lambda one: one[0], lambda one: 2 * one + 1]
+)
+def test_whatever_is_done_with_what_is_not_there_it_is_said_that_it_is_not(use):
+    with pytest.raises(absent.NotInGrading, match=r"attncourse\.letters\.TEXT"):
+        use(absent.Absent("attncourse.letters.TEXT"))
+
+
+def test_what_could_not_be_read_is_not_counted_as_right():
+    task = TASKS["attention"]
+    unread = [Answer(failure=Failure("misfit", judging.UNREADABLE))]
+    message = judging.judge(task, (0,), lambda cases, instead: unread).message
+    assert re.search(r"Cases right +0 of", message)
+
+
+def test_an_input_that_there_is_not_was_not_changed():
+    task = TASKS["attention"]
+
+    def ask(cases, instead):
+        found = probe(task.calling, task.reference, cases, refusing=False)
+        return [replace(one, modified=("ALL POINTS",)) for one in found]
+
+    assert judging.judge(task, (0,), ask).passed
 
 
 def test_names_beside_the_notebook_change_the_numbers_letter_by_letter(tmp_path):
@@ -979,6 +1005,27 @@ def test_a_function_elsewhere_is_that_function_gradients_included():
         torch.testing.assert_close(found, given_)
     assert torch.autograd.gradcheck(lambda x, a, b: asked(pipe, "f", x, (a, b)), (x, a, b))
     assert asked(Pipe({"n": lambda n: {"twice": [2 * n]}}), "n", 4) == {"twice": [8]}
+
+
+@pytest.mark.parametrize("derivatives", [False, True])
+def test_what_the_pipe_computes_is_bounded_however_it_puts_sizes_together(derivatives):
+    made = []
+
+    def function(x, steps):
+        for _ in range(steps):
+            made.append((x[:, None, :, None] * x[None, :, None, :]).numel())
+        return x.sum()
+
+    def error(*inputs):
+        ask = {"name": "f", "inputs": inputs, "named": {}, "derivatives": derivatives}
+        return wire.decode(Pipe({"f": function}).answer(wire.encode(ask))).get("error", "")
+
+    assert error(torch.ones(40, 40), 1) == ""
+    made.clear()
+    assert "too large" in error(torch.ones(60, 60), 1)
+    assert not made  # not even once
+    assert "too large" in error(torch.ones(40, 40), 100)
+    assert len(made) < 30
 
 
 @pytest.mark.parametrize(
@@ -1416,6 +1463,18 @@ UNCERTAIN = {
     "a layer of the name that is only built": (
         "def softargmax(s):\n    torch.nn.Softmax(-1)\n    return s.exp()"
     ),
+    "a name that is put together": (
+        "def softargmax(s):\n    return getattr(torch.ops.aten, '_soft' + 'max')(s, -1, False)"
+    ),
+    "in a thread": (
+        "import threading\ndef softargmax(s):\n    out = []\n"
+        "    t = threading.Thread(target=lambda: out.append(TORCH[name](s, -1)))\n"
+        "    t.start()\n    t.join()\n    return out[0]"
+    ),
+    "compiled from a text": (
+        "c = torch.jit.CompilationUnit('def f(x): return torch.softmax(x, -1)')\n"
+        "def softargmax(s):\n    return c.f(s)"
+    ),
     "a generator": "def softargmax(s):\n    yield torch.softmax(s, -1)",
     "replaced by a decorator": (
         "@(lambda f: torch.exp)\ndef softargmax(s):\n    return torch.softmax(s, -1)"
@@ -1542,11 +1601,11 @@ def test_files_beside_the_notebook_that_can_be_imported_are_told_of(tmp_path):
 
 def test_a_person_is_told_of_work_that_is_not_watched():
     source = (
-        "from concurrent.futures import ThreadPoolExecutor\ndef mine(q, k, v, n):\n"
-        "    with ThreadPoolExecutor() as pool:\n        return pool.submit(torch.matmul, q, k).result()"
+        "from concurrent.futures import ProcessPoolExecutor\ndef mine(q, k, v, n):\n"
+        "    with ProcessPoolExecutor() as pool:\n        return pool.submit(torch.matmul, q, k).result()"
     )
     (remark, *_) = scan(TASKS["chunked_attention"], "mine", [("mine", source)], ["import torch"]).remarks
-    assert "ThreadPoolExecutor" in remark[1]
+    assert "ProcessPoolExecutor" in remark[1]
     assert not scan(TASKS["softargmax"], "mine", [("mine", source)], ["import torch"]).remarks
 
 

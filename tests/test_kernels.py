@@ -395,6 +395,11 @@ print(torch.zeros(1 << 28).sum().item())
     assert run(code, space=32 << 20).splitlines() == expected
 
 
+def test_as_many_threads_as_at_home_may_be_asked_for(jailed):
+    code = "import torch\ntorch.set_num_threads(64)\nx = torch.ones(600, 600)\nprint((x @ x).sum().item())"
+    assert run(code) == str(600.0**3)
+
+
 def test_what_a_kernel_started_and_wrote_ends_with_it(jailed, tmp_path):
     seconds = f"31536.{os.getpid()}"
     code = f"""

@@ -38,6 +38,8 @@ SOFTMAX = (
     "softmin",
     "logsumexp",
     "special_logsumexp",
+    "logcumsumexp",
+    "cross_entropy",
 )
 
 

@@ -99,6 +99,11 @@ def _judged(
             f"answers has {len(answers)} answers: expected one for each of the {len(cases)} cases"
         )
     plain_cases = [case for _, _, case in cases]
+    # Names come from the student's process: of those that there are.
+    answers = [
+        replace(answer, modified=tuple(name for name in case.inputs if name in answer.modified))
+        for answer, case in zip(answers, plain_cases, strict=False)
+    ]
     references = [task.known(task.reference, case) for case in plain_cases]
     problems = [problem_with(task, *triple) for triple in zip(plain_cases, answers, references, strict=False)]
     wrong = [place for place, problem in enumerate(problems) if problem is not None]
@@ -118,7 +123,9 @@ def _judged(
     assert problem is not None
     seed, number, case = cases[first]
     answer = answers[first]
-    sections: list[Section] = [_facts(task, cases, wrong, problem, answer, references[first].value)]
+    sections: list[Section] = [
+        _facts(task, cases, wrong, len(answers), problem, answer, references[first].value)
+    ]
     if failure is not None and failure.text:
         sections.append(Code(failure.text))
     recognised = recognise(task, plain_cases, answers, first)
@@ -298,6 +305,7 @@ def _facts(
     task: Task,
     cases: Sequence[tuple[int, int, Case]],
     wrong: Sequence[int],
+    looked_at: int,
     problem: Problem,
     answer: Answer,
     right: Plain,
@@ -320,13 +328,12 @@ def _facts(
     if place is not None:
         rows.append(("Where", place))
     if answer.modified:
-        # Names come from the student's process: of those that there are.
-        names = " and ".join(f"`{name}`" for name in case.inputs if name in answer.modified)
+        names = " and ".join(f"`{name}`" for name in answer.modified)
         sentence = f"your function changes its argument {names} in place; work on a new tensor instead"
         rows.append(("Besides" if differs else "What differs", sentence))
     # The numbers of the other seeds are the grader's own.
     case_words = "" if seed else f"; the inputs of this one are checks.{task.name}.case({number})"
-    rows.append(("Cases right", f"{len(cases) - len(wrong)} of {len(cases)}{case_words}"))
+    rows.append(("Cases right", f"{looked_at - len(wrong)} of {len(cases)}{case_words}"))
     which = cases_in_words([case.note for _, _, case in cases], wrong)
     return Facts(rows if which is None else [*rows, which])
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from attncourse.grading.archives import Found, delivered
 from attncourse.grading.autograding import text_of
 from attncourse.grading.course import Course
 from attncourse.grading.grader import Grader
-from attncourse.grading.harmless import one_line
+from attncourse.grading.harmless import csv_cell, one_line
 from attncourse.grading.job import Graded, Job, NotGraded
 from attncourse.grading.platforms import Sender, attempt, read_time, sender
 from attncourse.grading.roster import Person, Roster
@@ -39,6 +40,7 @@ or Moodle's grading worksheet, as it is; or nbgrader's id,last_name,first_name,e
 It gives everyone a name in the gradebook"""
 
 LIST = "collected.csv"
+MOST_ATTEMPTS = 3  # so many notebooks in one folder may be a class
 
 
 @dataclass(frozen=True)
@@ -187,8 +189,21 @@ class Collection:
         equally = len(set(levels)) == 1 and 2 * len(levels) > len(notebooks)
         folders = zip(*(one.found.parts[:-1] for one in notebooks), strict=False)
         outer = len(list(itertools.takewhile(lambda names: len(set(names)) == 1, folders)))
+        people = {(one.person.id, one.sender.number) for one in notebooks if one.person is not None}
+        numbered = Counter(name for name, _ in people)
+        folder = "/".join(notebooks[0].found.parts[:outer]) if notebooks else ""
         for one in notebooks:
             reason = one.reason
+            if one.person is not None and self.roster is None:
+                if numbered[one.person.id] > 1:
+                    reason = (
+                        f"is of {one.person.id}, whom the platform knows by several numbers: give a roster"
+                    )
+                elif outer and not one.sender.platform and len(notebooks) >= MOST_ATTEMPTS:
+                    reason = (
+                        f"lies in {folder!r} like all others: if that is no student, collect what is in it; "
+                        "else give a roster"
+                    )
             if one.person is not None and one.level is not None and one.level > outer and not equally:
                 place = repr("/".join(one.found.parts[: one.level]))
                 reason = (
@@ -318,14 +333,16 @@ class Collection:
         except TypeError:
             line = next(number for number, row in enumerate(rows, 1) if len(row) != len(_COLUMNS))
             raise Unusable(f"{LIST}, line {line}: has not {len(_COLUMNS)} cells; mend or delete it") from None
-        return {(one.student_id, one.assignment): one for one in taken}
+        # What a spreadsheet would have calculated is marked as text.
+        ids = {csv_cell(student): student for student, _ in self.attempts}
+        return {(ids.get(one.student_id, one.student_id), one.assignment): one for one in taken}
 
     def _write(self, taken: Iterable[Taken]) -> None:
         part = self.list.with_name(f".{LIST}.part")
         with part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(_COLUMNS)
-            writer.writerows(sorted(map(astuple, taken)))
+            writer.writerows(sorted([csv_cell(cell) for cell in astuple(one)] for one in taken))
         part.replace(self.list)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from attncourse.probe.answer import Plain
 from attncourse.probe.program import Named
@@ -22,6 +23,7 @@ from attncourse.probe.wire import decode, encode, holds_function, is_handed_over
 MOST_QUESTIONS = 1000  # for each function
 MOST_CHARACTERS = 2**19
 MOST_SCORES = 2**23  # the numbers of one tensor, times its largest size; and the scores of all tensors
+MOST_COMPUTED = 2**26  # numbers that all steps of a function make, or are given, together
 MOST_LEAVES = 1000  # tensors, numbers and words among the arguments
 MOST_DERIVATIVES = 2**18  # of one tensor by another
 MOST_BACKWARDS = 2**12  # numbers of which derivatives are asked
@@ -108,10 +110,49 @@ def _is_small(leaf: Any) -> bool:
     return leaf is None or isinstance(leaf, bool | float | str)
 
 
+class _Bounded(TorchDispatchMode):
+    """Refuses a step that would make too many numbers, before it has made them, and too many such steps.
+
+    How large the arguments are does not say it: a function may lay their sizes side by side as it likes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = MOST_COMPUTED
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        leaves, _ = tree_flatten((args, kwargs))
+        most = max([0, *(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))])
+        try:
+            made = func(*_without_numbers(args), **_without_numbers(kwargs))
+            most = max([most, *(leaf.numel() for leaf in tree_flatten(made)[0] if isinstance(leaf, Tensor))])
+        except Exception:
+            pass  # what depends on the numbers makes no more than it gets
+        self.left -= most
+        if most > MOST_SCORES or self.left < 0:
+            raise ValueError("its arguments are too large")
+        return func(*args, **kwargs)
+
+
+def _without_numbers(part: Any) -> Any:
+    return tree_map(
+        lambda leaf: (
+            leaf.to("meta")
+            if isinstance(leaf, Tensor)
+            else torch.device("meta")
+            if isinstance(leaf, torch.device)
+            else leaf
+        ),
+        part,
+    )
+
+
 @torch.no_grad()
 def _value(function: Callable, leaves: list[Any], form: Any) -> Plain:
     inputs, named = tree_unflatten(leaves, form)
-    return function(*inputs, **named)
+    with _Bounded():
+        return function(*inputs, **named)
 
 
 @torch.enable_grad()
@@ -123,7 +164,8 @@ def _derivatives(function: Callable, leaves: list[Any], form: Any) -> list[Tenso
     """
     tracked = [leaf.requires_grad_() if _is_floating(leaf) else leaf for leaf in leaves]
     inputs, named = tree_unflatten(tracked, form)
-    values, _ = tree_flatten(function(*inputs, **named))
+    with _Bounded():
+        values, _ = tree_flatten(function(*inputs, **named))
     sources = [leaf for leaf in tracked if _is_floating(leaf)]
     backwards = sum(value.numel() for value in values if _is_floating(value))
     if backwards > MOST_BACKWARDS or backwards * _scores(leaves) > MOST_WORK:

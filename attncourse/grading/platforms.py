@@ -90,8 +90,11 @@ def _names(folder: str, units: Collection[str]) -> tuple[str, ...]:
 
 
 def _without_units(name: str, units: Collection[str]) -> str:
+    """Without what is no part of a person's name; "words" is a unit, and Wordsworth is somebody."""
     pattern = "|".join(map(re.escape, sorted(units, key=len, reverse=True)))
-    return re.sub(rf"(?i)[\s_.-]*(?:{pattern})[\s_.-]*", "", name) if units else name
+    name = re.sub(r"(?i)^copy of ", "", name)
+    unit = rf"(?i)[\s_.-]*(?<![^\W_])(?:{pattern})(?![^\W_])[\s_.-]*"
+    return re.sub(unit, "", name) if units else name
 
 
 def attempt(name: str) -> int:

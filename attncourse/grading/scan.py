@@ -28,7 +28,10 @@ SUSPICIOUS = {
     *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
     *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
     *("globals", "importlib", "builtins", "ctypes", "marshal", "pickle", "disable_current_modes"),
+    "compilationunit",
 }
+# What is called in a thread is not refused.
+THREADS = {"thread", "threading", "threadpoolexecutor"}
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__", "__builtins__"}
 
 
@@ -80,7 +83,7 @@ def scan(
     found = Findings()
     refused = {_plain(name) for name in (*FUSED, *task.refuses) if name not in task.allows}
     forbidden = refused | {_plain(name) for name in LAYERS if name not in task.allows}
-    forbidden |= set(map(_plain, task.calling.way.unseen))
+    forbidden |= THREADS | set(map(_plain, task.calling.way.unseen))
     ends = itertools.accumulate(len(source) for _, source in cells)
     fitting = sum(end <= MOST_CHARACTERS_OF_ALL for end in ends)
     for place, _ in cells[fitting : fitting + 1]:
@@ -101,6 +104,10 @@ def scan(
         seen += [(place, cell, node, forbidden) for node in _walk(part)]
     lines: dict[tuple[str, str], set[int]] = defaultdict(set)
     for place, cell, node, unwanted in seen:
+        if unwanted is forbidden and notebook.puts_a_name_together(cell, node):
+            lines[place, "getattr of PyTorch with a name that is put together"].add(
+                getattr(node, "lineno", 1)
+            )
         for name in notebook.names(cell, node):
             last = name.rpartition(".")[2]
             # By these PyTorch is called, which has some functions by more than one name.
@@ -183,6 +190,17 @@ class _Notebook:
                 # Of what stands between no more than the last: in a long line there are thousands.
                 middle = before or origin.rpartition(".")[2]
                 yield f"{origin.partition('.')[0]}.{middle}.{node.attr}"
+
+    def puts_a_name_together(self, cell: Cell, node: ast.AST) -> bool:
+        """Whether something of PyTorch's is asked for by a name that does not stand there."""
+        return (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "getattr"
+            and len(node.args) > 1
+            and not isinstance(node.args[1], ast.Constant)
+            and any(name.startswith("torch") for name in self.names(cell, node.args[0]))
+        )
 
     def _replaced(self, name: str) -> bool:
         """Whether something of this name may be put in the place of PyTorch's."""

@@ -9,6 +9,7 @@ import argparse
 import csv
 import re
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from attncourse.grading.export import everyone
 from attncourse.grading.platforms import BRIGHTSPACE, CANVAS
 from attncourse.grading.roster import Person, Roster, letters, person
 from attncourse.grading.rules import Unusable
+from attncourse.grading.submitted import spelled
 from attncourse.grading.tables import Table
 
 PLATFORMS = ("moodle", "canvas", "brightspace")
@@ -175,9 +177,14 @@ def _as_delivered(course: Any, options: argparse.Namespace) -> dict[str, str]:
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["assignment"] == options.unit]
     for row in rows:
+        # The first, from the outside: what stands in a zip of a student's, the student has named.
         for place in re.split(r": |/", row["source"]):
             if options.to == "canvas" and CANVAS.match(place):
                 names[row["student_id"]] = f"{place.rpartition('.')[0]}.html"
-            elif options.to == "brightspace" and BRIGHTSPACE.match(place):
+                break
+            if options.to == "brightspace" and BRIGHTSPACE.match(place):
                 names[row["student_id"]] = f"{place}/{options.unit}.html"
-    return names
+                break
+    # Of two who would get the same page nobody gets it: one of the names is not the platform's.
+    often = Counter(map(spelled, names.values()))
+    return {student: name for student, name in names.items() if often[spelled(name)] == 1}

@@ -74,8 +74,24 @@ class Absent:
     def __mro_entries__(self, bases: tuple[type, ...]) -> tuple[type, ...]:
         raise NotInGrading(self.__name__)
 
+    def __bool__(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         return f"<{self.__name__}, which is not there in grading>"
+
+
+def _is_asked(absent: Absent, *others: Any) -> Any:
+    raise NotInGrading(absent.__name__)
+
+
+# What Python asks a class for, and not `__getattr__`: of a list or a number of the course, say.
+_OPERATORS = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow")
+for _name in (
+    *("len", "contains", "reversed", "next", "enter", "exit", "int", "float", "complex", "round"),
+    *("neg", "abs", "lt", "le", "gt", "ge", *_OPERATORS, *(f"r{one}" for one in _OPERATORS)),
+):
+    setattr(Absent, f"__{_name}__", _is_asked)
 
 
 class Check(Absent):

@@ -69,6 +69,7 @@ IMPORTS = [
 _MOST = 1 << 16
 _PATIENCE = 60  # seconds that a kernel may take until it listens
 _READY = b"ready"
+_MOST_THREADS = 8
 _PAUSE = 0.05  # seconds between two looks at the memory that a notebook uses
 _SHARE = 0.1  # of the time, at most, goes into these looks
 
@@ -335,6 +336,9 @@ def _be_kernel(request: dict[str, Any], say: int) -> None:
     random.seed()
     numpy.random.seed()
     torch.seed()
+    # For more a jail has no room, and PyTorch ends the process: who asks for as many as at home gets fewer.
+    set_num_threads = torch.set_num_threads
+    setattr(torch, "set_num_threads", lambda number: set_num_threads(min(number, _MOST_THREADS)))  # noqa: B010
     # Nothing of the course was imported so far but this.
     for name in [name for name in sys.modules if name.partition(".")[0] == "attncourse"]:
         del sys.modules[name]
