@@ -7,6 +7,7 @@ import tracemalloc
 import unicodedata
 import zipfile
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -23,7 +24,7 @@ from platforms import (
 )
 from quick_course import RIGHT, UNIT, WRONG, answered, gradebook_of, new_course
 
-from attncourse.grading import archives, autograding, grader
+from attncourse.grading import archives, autograding, grader, upload
 from attncourse.grading.__main__ import main
 from attncourse.grading.archives import delivered
 from attncourse.grading.platforms import attempt, sender
@@ -311,6 +312,53 @@ def test_what_names_say():
     assert attempt("sums-3.ipynb") == 3
     assert attempt("sums (2).ipynb") == 2
     assert attempt("sums.ipynb") == 0
+
+
+def test_a_units_name_is_no_part_of_a_persons():
+    units = {"words", "vision"}
+    for place, names in {
+        "Wordsworth.ipynb": ("Wordsworth",),
+        "Visionary Kim-vision.ipynb": ("Visionary Kim",),
+        "Bob Swords_vision.ipynb": ("Bob Swords",),
+        "Copy of vision.ipynb": (),
+        "words-ada/x.ipynb": ("words-ada", "ada", "x"),
+    }.items():
+        assert sender(place.split("/"), units).names == names
+
+
+@pytest.mark.parametrize("platform", ["moodle", "canvas", "brightspace"])
+def test_namesakes_are_told_apart_or_nobodys(course, capsys, platform):
+    names = {
+        "moodle": "Wei Wang_{}_assignsubmission_file_sums.ipynb",
+        "canvas": "wangwei_{}_9_sums.ipynb",
+        "brightspace": "{}-2 - Wei Wang - Nov 21, 2026 915 PM/sums.ipynb",
+    }
+    files = {names[platform].format(number): notebook(mark=str(number)) for number in (101, 102)}
+    out = collect(capsys, write(course / "a.zip", archive(files)), expect=1)
+    assert out.count("whom the platform knows by several numbers: give a roster") == 2
+    assert there(course) == {}
+
+
+def test_a_class_in_one_folder_is_not_one_student(course, capsys):
+    files = {f"The title/{name} - sums.ipynb": notebook(mark=name) for name in ("Ada", "Bo", "Cy")}
+    out = collect(capsys, write(course / "a.zip", archive(files)), expect=1)
+    assert out.count("lies in 'The title' like all others") == 3
+    assert there(course) == {}
+
+
+def test_feedback_goes_back_under_the_name_that_the_platform_gave(course):
+    rows = [
+        ("mallory", "a.zip: mallmallory_3_4_stuff.zip: lovelaceada_1_2_sums.ipynb"),
+        ("ada", "a.zip: lovelaceada_1_2_sums.ipynb"),
+        ("grace", "all/grace/hopperbob_5_6_sums.ipynb"),
+        ("bob", "hopperbob_5_6_sums.ipynb"),
+    ]
+    lines = ["student_id,assignment,source", *(f"{student},{UNIT},{source}" for student, source in rows)]
+    (course / "collected.csv").write_text("\n".join(lines))
+    names = upload._as_delivered(
+        SimpleNamespace(folders=SimpleNamespace(root=course)), SimpleNamespace(to="canvas", unit=UNIT)
+    )
+    assert names == {"mallory": "mallmallory_3_4_stuff.html", "ada": "lovelaceada_1_2_sums.html"}
 
 
 def test_a_file_that_is_named_like_anothers_is_its_own_students():
