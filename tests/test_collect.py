@@ -232,6 +232,26 @@ def test_the_best_of_several_attempts(course, capsys, monkeypatch):
     assert f"3 attempts, taken a.zip: {names[1]}" in out
 
 
+def test_no_more_than_ten_attempts_are_graded(course, capsys, monkeypatch):
+    graded = []
+
+    def grade(self, unit, job):
+        graded.append(job.student)
+        return autograding.outcome(unit, job)
+
+    monkeypatch.setattr(grader.Grader, "grade", grade)
+    files = {
+        canvas_name(1, CLASS[0][1], f"sums-{number}.ipynb"): notebook(mark=str(number))
+        for number in range(30)
+    }
+    files[canvas_name(1, CLASS[0][1], "x.pdf" + "x" * 2900)] = b""
+    out = collect(capsys, write(course / "a.zip", archive(files)), "--attempts", "best")
+    assert len(graded) == 10
+    (notebook_,) = there(course).values()
+    assert notebook_ == notebook(mark="29")
+    assert max(map(len, out.splitlines())) <= 1000
+
+
 @pytest.mark.parametrize(
     ("roster", "words"),
     [

@@ -180,9 +180,11 @@ def test_a_disk_that_is_full_is_a_sentence():
     assert advice(ValueError("something else")) == ""
 
 
-def test_the_command_says_it_and_ends(course, capsys):
+@pytest.mark.parametrize("content", [b"no gradebook" * 1000, b""])
+def test_the_command_says_it_and_ends(course, capsys, content):
     hand_in(course, "ada")
-    (course / "gradebook.db").write_bytes(b"no gradebook" * 1000)
+    (course / "autograded/ada/sums").mkdir(parents=True)  # so that there was a gradebook
+    (course / "gradebook.db").write_bytes(content)
     assert main(["--workers", "1"]) == 1
     said = capsys.readouterr().err
     assert "the gradebook is damaged: put back a copy" in said

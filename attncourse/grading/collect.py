@@ -40,7 +40,9 @@ or Moodle's grading worksheet, as it is; or nbgrader's id,last_name,first_name,e
 It gives everyone a name in the gradebook"""
 
 LIST = "collected.csv"
-MOST_ATTEMPTS = 3  # so many notebooks in one folder may be a class
+A_CLASS = 3  # so many notebooks in one folder may be a class
+# Of so many attempts of one student the best is looked for, and so much of what is left over is shown.
+MOST_ATTEMPTS, MOST_LINES, LONGEST_LINE = 10, 100, 1000
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Collection:
                     reason = (
                         f"is of {one.person.id}, whom the platform knows by several numbers: give a roster"
                     )
-                elif outer and not one.sender.platform and len(notebooks) >= MOST_ATTEMPTS:
+                elif outer and not one.sender.platform and len(notebooks) >= A_CLASS:
                     reason = (
                         f"lies in {folder!r} like all others: if that is no student, collect what is in it; "
                         "else give a roster"
@@ -223,6 +225,9 @@ class Collection:
         """Keep an attempt: of several the last comes to stand at the end, and only its file stays."""
         attempts = self.attempts.setdefault((one.student, one.unit), [])
         attempts[-1:] = sorted([*attempts[-1:], one], key=lambda each: each.order)
+        if self.keep_all and len(attempts) > MOST_ATTEMPTS:
+            attempts.sort(key=lambda each: each.order)
+            attempts.pop(0).kept.unlink()
         if not self.keep_all and len(attempts) > 1:
             attempts[-2].kept.unlink()
 
@@ -412,7 +417,7 @@ def main(arguments: Sequence[str]) -> int:
         "--attempts",
         choices=("last", "best"),
         default="last",
-        help="of several attempts of one student, the last (default), or the best, for which all are graded",
+        help="of several attempts of one student, the last (default), or the best of the last ten",
     )
     options = parser.parse_args(arguments)
     course = Course.here(parser)
@@ -488,5 +493,7 @@ def summary(
         absent = [one for one in roster.people if spelled(one.id) not in there]
         lines += [f"Absent: {one.id}{f' ({one.name})' if one.name else ''}" for one in absent]
     lines += [f"Unmatched: {words}" for words in collection.unmatched]
-    lines += [f"Left where it is: {words}" for words in collection.others]
-    return [one_line(line) for line in lines]
+    lines += [f"Left where it is: {words}" for words in collection.others[:MOST_LINES]]
+    if (more := len(collection.others) - MOST_LINES) > 0:
+        lines.append(f"Left where it is: {more} more")
+    return [one_line(line, LONGEST_LINE) for line in lines]

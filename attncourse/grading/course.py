@@ -14,6 +14,7 @@ import logging
 import os
 import pickle
 import re
+import sqlite3
 import sysconfig
 import warnings
 from collections import Counter
@@ -114,6 +115,10 @@ class Course:
 
     @cached_property
     def gradebook(self) -> Gradebook:
+        # SQLite takes an empty file for a new gradebook, and marks by hand would be gone without a word.
+        path = Path(self.folders.db_url.removeprefix("sqlite:///"))
+        if path.is_file() and not path.stat().st_size and any(self._step("autograded").glob("*/*")):
+            raise sqlite3.DatabaseError("file is empty, and not a database")
         return Gradebook(self.folders.db_url, self.folders.course_id)
 
     @contextmanager
