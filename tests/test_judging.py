@@ -896,7 +896,7 @@ def test_a_type_of_the_course_in_an_annotation_or_a_question_harms_nobody():
 
 
 @pytest.mark.parametrize(
-    "use", [len, float, iter, abs, lambda one: "a" in one, lambda one: one[0], lambda one: 2 * one + 1]
+    "use", [len, float, iter, abs, lambda one: "a" in one, lambda one: one[0], lambda one: f"{one:.2f}"]
 )
 def test_whatever_is_done_with_what_is_not_there_it_is_said_that_it_is_not(use):
     with pytest.raises(absent.NotInGrading, match=r"attncourse\.letters\.TEXT"):
@@ -1310,6 +1310,10 @@ HONEST = {
         "def softmax(x):\n    return x.exp()\ndef softargmax(s):\n    probe = softmax(s)\n    return probe"
     ),
     "probes of its own": "def softargmax(s):\n    return s.exp()\nx.probe(s)\nclass A:\n    probe = 1",
+    "a type of the course": (
+        "from attncourse import MultiHeadAttention\ndef softargmax(s: MultiHeadAttention | None):\n"
+        "    return s.exp()"
+    ),
     "a star": "from torch import *\ndef softargmax(s):\n    e = exp(s)\n    return e / e.sum(-1, True)",
     "words": "def softargmax(s):\n    'Like torch.softmax.'\n    return s.exp()  # torch.softmax",
     "a comparison": "def softargmax(s):\n    return s.exp()\nprint(torch.softmax(softargmax(x), -1))",

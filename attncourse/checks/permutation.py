@@ -436,7 +436,10 @@ Mysteries = dict[str, tuple[Callable[[Tensor], Tensor], str]]
 
 
 def _layers(seed: int, x: Tensor) -> Mysteries:
-    """Layers whose numbers come from the seed: whoever knows the steps does not know what they do.
+    """Layers whose numbers come from the seed.
+
+    Their steps tell most of them apart, so that a table of those would answer. Where the grader kept them
+    (`Task.unseen`), whoever tries all orders, as is right, would ask it too often.
 
     Some notice that they get something else than `x`, and show it in a part of their output only: in all
     rows but one, in one feature, in a direction, a little.

@@ -30,6 +30,10 @@ MOST_BACKWARDS = 2**12  # numbers of which derivatives are asked
 MOST_WORK = 2**24  # these times the scores of all tensors: each is a way back through all that was computed
 LARGEST_NUMBER = 2**10  # of positions, say
 
+# For a student, who has called something that is quick at home.
+OUTSIDE = "a function that grading computes outside of the notebook"
+TOO_LARGE = f"{OUTSIDE} was given too much: its arguments, or what it computes of them, are too large"
+
 
 class Pipe:
     """Answers questions as `attncourse.probe.absent` asks them.
@@ -48,18 +52,18 @@ class Pipe:
         """The reply to a question: what the function gives, or why there is nothing, as text."""
         self.left -= 1
         if self.left < 0:
-            return _nothing(f"it was called more than {self.most} times")
+            return _nothing(f"{OUTSIDE} was called more than {self.most} times")
         if len(question) > MOST_CHARACTERS:
-            return _nothing("its arguments are too large")
+            return _nothing(TOO_LARGE)
         try:
             asked = decode(question)
             compute = _derivatives if asked.get("derivatives") else _value
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
             if len(leaves) > MOST_LEAVES:
-                return _nothing("its arguments are too large")
+                return _nothing(TOO_LARGE)
             data = [leaf for leaf in leaves if not isinstance(leaf, Named)]
             if holds_function(data) or not _are_small(data):
-                return _nothing("its arguments are too large, or no plain data")
+                return _nothing(f"{TOO_LARGE}, or no plain data")
             leaves = [self._handed(leaf) if isinstance(leaf, Named) else leaf for leaf in leaves]
             function = self.functions[asked["name"]]
         except Exception:
@@ -131,7 +135,7 @@ class _Bounded(TorchDispatchMode):
             pass  # what depends on the numbers makes no more than it gets
         self.left -= most
         if most > MOST_SCORES or self.left < 0:
-            raise ValueError("its arguments are too large")
+            raise ValueError(TOO_LARGE)
         return func(*args, **kwargs)
 
 

@@ -77,6 +77,11 @@ class Absent:
     def __bool__(self) -> bool:
         return True
 
+    def __format__(self, how: str) -> str:
+        if how:
+            raise NotInGrading(self.__name__)
+        return repr(self)
+
     def __repr__(self) -> str:
         return f"<{self.__name__}, which is not there in grading>"
 
