@@ -359,6 +359,15 @@ def test_namesakes_are_told_apart_or_nobodys(course, capsys, platform):
     assert there(course) == {}
 
 
+def test_a_name_that_is_shown_is_not_believed_against_the_number(course, capsys):
+    sheet = write(course / "sheet.csv", moodle_worksheet(CLASS))
+    mine, another = moodle_name(1, CLASS[0][1]), moodle_name(2, CLASS[0][1])
+    files = {f"{mine}sums.ipynb": notebook(mark="1"), f"{another}sums.ipynb": notebook(mark="2")}
+    out = collect(capsys, write(course / "a.zip", archive(files)), "--roster", sheet, expect=1)
+    assert there(course) == {"student-01": notebook(mark="1")}
+    assert "is student-01 by its name, and student-02 by its number" in out
+
+
 def test_a_class_in_one_folder_is_not_one_student(course, capsys):
     files = {f"The title/{name} - sums.ipynb": notebook(mark=name) for name in ("Ada", "Bo", "Cy")}
     out = collect(capsys, write(course / "a.zip", archive(files)), expect=1)

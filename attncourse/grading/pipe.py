@@ -6,6 +6,7 @@ judge's decision, for each task anew.
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import zip_longest
 from typing import Any
 
@@ -127,16 +128,30 @@ class _Bounded(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         leaves, _ = tree_flatten((args, kwargs))
-        most = max([0, *(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))])
-        try:
+        most = _largest(leaves)
+        with suppress(Exception):  # what depends on the numbers makes no more than it gets
             made = func(*_without_numbers(args), **_without_numbers(kwargs))
-            most = max([most, *(leaf.numel() for leaf in tree_flatten(made)[0] if isinstance(leaf, Tensor))])
-        except Exception:
-            pass  # what depends on the numbers makes no more than it gets
+            most = max(most, _largest(tree_flatten(made)[0]))
         self.left -= most
         if most > MOST_SCORES or self.left < 0:
             raise ValueError(TOO_LARGE)
         return func(*args, **kwargs)
+
+
+def _bounded(leaves: list[Any]) -> AbstractContextManager:
+    """Bounds what is computed, which takes a while, but for the usual few numbers.
+
+    These are few enough even where each of them meets each other one, in every head.
+    """
+    numbers = sum(
+        math.prod(max(1, size) for size in leaf.shape) for leaf in leaves if isinstance(leaf, Tensor)
+    )
+    heads = max([1, *(abs(leaf) for leaf in leaves if isinstance(leaf, int))])
+    return nullcontext() if heads * numbers**2 <= MOST_SCORES else _Bounded()
+
+
+def _largest(leaves: list[Any]) -> int:
+    return max([0, *(leaf.numel() for leaf in leaves if isinstance(leaf, Tensor))])
 
 
 def _without_numbers(part: Any) -> Any:
@@ -155,7 +170,7 @@ def _without_numbers(part: Any) -> Any:
 @torch.no_grad()
 def _value(function: Callable, leaves: list[Any], form: Any) -> Plain:
     inputs, named = tree_unflatten(leaves, form)
-    with _Bounded():
+    with _bounded(leaves):
         return function(*inputs, **named)
 
 
@@ -168,7 +183,7 @@ def _derivatives(function: Callable, leaves: list[Any], form: Any) -> list[Tenso
     """
     tracked = [leaf.requires_grad_() if _is_floating(leaf) else leaf for leaf in leaves]
     inputs, named = tree_unflatten(tracked, form)
-    with _Bounded():
+    with _bounded(leaves):
         values, _ = tree_flatten(function(*inputs, **named))
     sources = [leaf for leaf in tracked if _is_floating(leaf)]
     backwards = sum(value.numel() for value in values if _is_floating(value))

@@ -153,7 +153,8 @@ class Roster:
         Raises
         ------
         LookupError
-            If a name fits several students, and the number none of them; the message says whom.
+            If a name fits several students, and the number none of them, or the number is another's; the
+            message says whom.
         """
         numbered = self._by_number.get(number, [])
         several: list[Person] = []
@@ -163,6 +164,9 @@ class Roster:
                 exactly = [one for one in found if one.id == name]
                 found = exactly or [one for one in found if one in numbered] or found
             if len(found) == 1:
+                # What a platform shows as a name, students may be able to change.
+                if len(numbered) == 1 and found != numbered:
+                    raise LookupError(f"is {found[0].id} by its name, and {numbered[0].id} by its number")
                 return found[0]
             several = several or found
         if several:
