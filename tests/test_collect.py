@@ -375,6 +375,15 @@ def test_a_class_in_one_folder_is_not_one_student(course, capsys):
     assert there(course) == {}
 
 
+def test_several_units_and_folders_of_the_courses_own_are_no_class_in_one_folder(course, capsys):
+    for name in ("ada", "bo", "cy"):
+        folder = course / f"all/submitted/{name}/sums"
+        folder.mkdir(parents=True)
+        write(folder / "sums.ipynb", notebook(mark=name))
+    collect(capsys, course / "all")
+    assert set(there(course)) == {"ada", "bo", "cy"}
+
+
 def test_feedback_goes_back_under_the_name_that_the_platform_gave(course):
     rows = [
         ("mallory", "a.zip: mallmallory_3_4_stuff.zip: lovelaceada_1_2_sums.ipynb"),

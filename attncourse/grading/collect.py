@@ -191,22 +191,24 @@ class Collection:
         equally = len(set(levels)) == 1 and 2 * len(levels) > len(notebooks)
         folders = zip(*(one.found.parts[:-1] for one in notebooks), strict=False)
         outer = len(list(itertools.takewhile(lambda names: len(set(names)) == 1, folders)))
-        people = {(one.person.id, one.sender.number) for one in notebooks if one.person is not None}
-        numbered = Counter(name for name, _ in people)
+        people = {(one.person.id, one.unit, one.sender.number) for one in notebooks if one.person is not None}
+        numbered = Counter((name, unit) for name, unit, number in people if number)
+        of_unit = Counter(one.unit for one in notebooks)
         folder = "/".join(notebooks[0].found.parts[:outer]) if notebooks else ""
         for one in notebooks:
             reason = one.reason
             if one.person is not None and self.roster is None:
-                if numbered[one.person.id] > 1:
+                if numbered[one.person.id, one.unit] > 1:
                     reason = (
                         f"is of {one.person.id}, whom the platform knows by several numbers: give a roster"
                     )
-                elif outer and not one.sender.platform and len(notebooks) >= A_CLASS:
+                elif not one.sender.platform and (one.level or 0) < outer and of_unit[one.unit] >= A_CLASS:
                     reason = (
                         f"lies in {folder!r} like all others: if that is no student, collect what is in it; "
                         "else give a roster"
                     )
-            if one.person is not None and one.level is not None and one.level > outer and not equally:
+            looked_up = self.roster is not None or one.sender.platform
+            if one.person is not None and looked_up and (one.level or 0) > outer and not equally:
                 place = repr("/".join(one.found.parts[: one.level]))
                 reason = (
                     f"is {one.person.id}'s by a name inside of {place}, and others are not named so far in: "
@@ -263,7 +265,7 @@ class Collection:
             raise LookupError(f"is of {name!r}, which cannot be the name of a folder")
         if unfit := unfit_for_a_name(plain):
             raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")
-        return who, Person(as_known(spelled(plain), self.there)), len(who.around) if who.platform else 0
+        return who, Person(as_known(spelled(plain), self.there)), who.levels[-1 if who.platform else 0]
 
     def _is(self, name: str, person: Person) -> bool:
         assert self.roster is not None
