@@ -1315,10 +1315,13 @@ def _model_cases(seed: int) -> list[Case]:
     return [
         Case(_text(4, blocks=2, heads=4, shared=2, dim=8)(normal), "four heads in two groups"),
         # Here and below four features a head: with two there is one frequency, whatever the base.
-        Case(_text(5, blocks=1, dim=8)(normal), "one block"),
+        Case(_text(5, blocks=1, dim=8)(normal), "one block, four features a head"),
         Case(_text(4, blocks=3)(normal), "three blocks"),
         Case(_text(1, before=3)(normal), "a new token after three in the caches"),
-        Case(_text(3, blocks=3, dim=8, before=2)(normal), "three new tokens after two in the caches"),
+        Case(
+            _text(3, blocks=3, dim=8, before=2)(normal),
+            "three new tokens after two in the caches, four features a head",
+        ),
         # Each block makes rounding larger: in float32 a right answer could be a ten-thousandth off.
         Case(_text(3, blocks=12, dtype=torch.float64)(normal), "twelve blocks, in float64"),
         Case(_text(2, 3)(normal), "a batch"),

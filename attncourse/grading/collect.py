@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook of a unit, and whose it is by its name, if that is somebody's."""
+    """A notebook of a unit, and whose it is by its own name, with its content in `kept`."""
 
     unit: str
     found: Found
@@ -172,56 +172,61 @@ class Collection:
         elif unit not in self.units:
             self.others.append(f"{found.place} belongs to {unit}")
         else:
-            who, reason_, person, level = sender(found.parts, self.cells), "", None, None
-            try:
-                who, person, level = self._person(who)
-            except LookupError as nobody:
-                reason_, level = str(nobody), len(who.around) if who.platform else None
             kept = self.folder / str(len(self.seen))
             kept.write_bytes(found.content)
             found = replace(found, content=b"")
-            return [Notebook(unit, found, sha256, kept, who, person, level, reason_)]
+            who = sender(found.parts, self.cells)
+            try:
+                return [Notebook(unit, found, sha256, kept, *self._person(who))]
+            except LookupError as reason:
+                level = len(who.around) if who.platform else None
+                return [Notebook(unit, found, sha256, kept, who, None, level, str(reason))]
         return []
 
     def _add(self, notebooks: Sequence[Notebook]) -> None:
         """Take the notebooks of one delivery, each as somebody's."""
-        levels = [one.level for one in notebooks if one.level is not None]
-        # Where all names stand equally far in, those who made the delivery have written them. Where one
-        # stands further in, whoever handed in what it stands in may have.
-        equally = len(set(levels)) == 1 and 2 * len(levels) > len(notebooks)
-        folders = zip(*(one.found.parts[:-1] for one in notebooks), strict=False)
-        outer = len(list(itertools.takewhile(lambda names: len(set(names)) == 1, folders)))
-        people = {(one.person.id, one.unit, one.sender.number) for one in notebooks if one.person is not None}
-        numbered = Counter((name, unit) for name, unit, number in people if number)
-        of_unit = Counter(one.unit for one in notebooks)
-        folder = "/".join(notebooks[0].found.parts[:outer]) if notebooks else ""
-        for one in notebooks:
-            reason = one.reason
-            if one.person is not None and self.roster is None:
-                if numbered[one.person.id, one.unit] > 1:
-                    reason = (
-                        f"is of {one.person.id}, whom the platform knows by several numbers: give a roster"
-                    )
-                elif not one.sender.platform and (one.level or 0) < outer and of_unit[one.unit] >= A_CLASS:
-                    reason = (
-                        f"lies in {folder!r} like all others: if that is no student, collect what is in it; "
-                        "else give a roster"
-                    )
-            looked_up = self.roster is not None or one.sender.platform
-            if one.person is not None and looked_up and (one.level or 0) > outer and not equally:
-                place = repr("/".join(one.found.parts[: one.level]))
-                reason = (
-                    f"is {one.person.id}'s by a name inside of {place}, and others are not named so far in: "
-                    f"if {place} is one student's, call it by their name; if not, collect it by itself"
-                )
-            if one.person is None or reason:
-                self.unmatched.append(f"{one.found.place} {reason}")
+        for one, doubt in zip(notebooks, self._doubts(notebooks), strict=True):
+            if one.person is None or doubt:
+                self.unmatched.append(f"{one.found.place} {one.reason or doubt}")
                 one.kept.unlink()
                 continue
             handed_in = self._handed_in(one.found, one.sender, one.person)
             self._keep(
                 Attempt(one.person.id, one.unit, one.found, one.sha256, one.kept, one.sender, handed_in)
             )
+
+    def _doubts(self, notebooks: Sequence[Notebook]) -> Iterator[str]:
+        """Why each is not certain to be whose it seems, beside the others of its delivery; empty if it is.
+
+        Where all names stand equally far in, those who made the delivery have written them. Where one stands
+        further in, whoever handed in what it stands in may have.
+        """
+        levels = [one.level for one in notebooks if one.level is not None]
+        equally = len(set(levels)) == 1 and 2 * len(levels) > len(notebooks)
+        folders = zip(*(one.found.parts[:-1] for one in notebooks), strict=False)
+        outer = [names[0] for names in itertools.takewhile(lambda names: len(set(names)) == 1, folders)]
+        people = {(one.person.id, one.unit, one.sender.number) for one in notebooks if one.person is not None}
+        numbers = Counter((name, unit) for name, unit, number in people if number)
+        of_unit = Counter(one.unit for one in notebooks)
+        for one in notebooks:
+            level, platform = one.level or 0, one.sender.platform
+            if one.person is None:
+                yield ""
+            elif self.roster is None and numbers[one.person.id, one.unit] > 1:
+                yield f"is of {one.person.id}, whom the platform knows by several numbers: give a roster"
+            elif level > len(outer) and not equally and (self.roster is not None or platform):
+                place = repr("/".join(one.found.parts[:level]))
+                yield (
+                    f"is {one.person.id}'s by a name inside of {place}, and others are not named so far in: "
+                    f"if {place} is one student's, call it by their name; if not, collect it by itself"
+                )
+            elif self.roster is None and not platform and level < len(outer) and of_unit[one.unit] >= A_CLASS:
+                yield (
+                    f"lies in {'/'.join(outer)!r} like all others: "
+                    "if that is no student, collect what is in it; else give a roster"
+                )
+            else:
+                yield ""
 
     def _keep(self, one: Attempt) -> None:
         """Keep an attempt: of several the last comes to stand at the end, and only its file stays."""

@@ -29,6 +29,7 @@ MOST_LEAVES = 1000  # tensors, numbers and words among the arguments
 MOST_DERIVATIVES = 2**18  # of one tensor by another
 MOST_BACKWARDS = 2**12  # numbers of which derivatives are asked
 MOST_WORK = 2**24  # these times the scores of all tensors: each is a way back through all that was computed
+MOST_STEPS = 2**27  # these times the numbers that were computed
 LARGEST_NUMBER = 2**10  # of positions, say
 
 # For a student, who has called something that is quick at home.
@@ -90,13 +91,9 @@ def _are_small(leaves: list[Any]) -> bool:
     """Whether each argument is small, and what comes of all of them together.
 
     Tensors that are small by themselves make a large one where each is repeated along the sizes of the
-    others; and rows without numbers have scores with each other, too. A number may be that of heads, of which
-    each has scores of its own; and of numbers of rows each picks a whole row.
+    others; and rows without numbers have scores with each other, too.
     """
-    number = max([1, *(abs(leaf) for leaf in leaves if isinstance(leaf, int))])
-    picked = max([0, *(leaf.numel() for leaf in leaves if _is_of_rows(leaf))])
-    longest = max([1, *(size for leaf in leaves if isinstance(leaf, Tensor) for size in leaf.shape)])
-    return all(map(_is_small, leaves)) and max(_scores(leaves) * number, picked * longest) <= MOST_SCORES
+    return all(map(_is_small, leaves)) and _scores(leaves) <= MOST_SCORES
 
 
 def _scores(leaves: list[Any]) -> int:
@@ -121,9 +118,7 @@ class _Bounded(TorchDispatchMode):
     How large the arguments are does not say it: a function may lay their sizes side by side as it likes.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.left = MOST_COMPUTED
+    computed = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -132,8 +127,8 @@ class _Bounded(TorchDispatchMode):
         with suppress(Exception):  # what depends on the numbers makes no more than it gets
             made = func(*_without_numbers(args), **_without_numbers(kwargs))
             most = max(most, _largest(tree_flatten(made)[0]))
-        self.left -= most
-        if most > MOST_SCORES or self.left < 0:
+        self.computed += most
+        if most > MOST_SCORES or self.computed > MOST_COMPUTED:
             raise ValueError(TOO_LARGE)
         return func(*args, **kwargs)
 
@@ -183,11 +178,12 @@ def _derivatives(function: Callable, leaves: list[Any], form: Any) -> list[Tenso
     """
     tracked = [leaf.requires_grad_() if _is_floating(leaf) else leaf for leaf in leaves]
     inputs, named = tree_unflatten(tracked, form)
-    with _bounded(leaves):
+    with _Bounded() as bounds:  # even a little takes long when it is gone through again and again
         values, _ = tree_flatten(function(*inputs, **named))
     sources = [leaf for leaf in tracked if _is_floating(leaf)]
     backwards = sum(value.numel() for value in values if _is_floating(value))
-    if backwards > MOST_BACKWARDS or backwards * _scores(leaves) > MOST_WORK:
+    work, steps = backwards * _scores(leaves), backwards * bounds.computed
+    if backwards > MOST_BACKWARDS or work > MOST_WORK or steps > MOST_STEPS:
         raise ValueError("there are too many derivatives")
     found: list[Tensor | None] = []
     for value in values:
@@ -207,10 +203,6 @@ def _of_value(value: Tensor, sources: list[Tensor]) -> list[Tensor]:
             for rows, part in zip(found, parts, strict=True):
                 rows[number] = part
     return [rows.view(value.shape + source.shape) for rows, source in zip(found, sources, strict=True)]
-
-
-def _is_of_rows(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and not leaf.dtype.is_floating_point and leaf.dtype != torch.bool
 
 
 def _is_floating(value: Any) -> bool:

@@ -110,8 +110,8 @@ def scan(
             )
         for name in notebook.names(cell, node):
             last = name.rpartition(".")[2]
-            if unwanted is forbidden and name.startswith("attncourse."):
-                continue  # of the course nothing is there that could do the work
+            if unwanted is forbidden and name == f"attncourse.{last}":
+                continue  # what the course itself gives is not there in grading, or allowed
             # By these PyTorch is called, which has some functions by more than one name.
             hidden = unwanted is forbidden and name.startswith("torch.")
             hidden = hidden and any(one in _plain(last) for one in refused)

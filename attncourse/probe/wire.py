@@ -287,7 +287,7 @@ def _encode_answer(answer: Answer) -> str:
 
 def _decode_answer(text: Any) -> Answer:
     if not isinstance(text, str) or len(text) > MAX_ANSWER or text.count(",") > MAX_COMMAS:
-        raise Malformed("text is longer than any answer")
+        raise Malformed("text is longer, or has more parts, than any answer")
     try:
         value, told, modified = decode(text)
         failure = None
