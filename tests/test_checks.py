@@ -1019,6 +1019,10 @@ def test_ipython_shows_the_message_without_a_traceback():
             lambda q, k, v: nn.MultiheadAttention(4, 1)(q, q, q)[0],
             "PyTorch's own multi_head_attention_forward",
         ),
+        (
+            lambda q, k, v: torch.ops.aten._scaled_dot_product_attention_math(q, k, v)[0],
+            "PyTorch's own _scaled_dot_product_attention_math",
+        ),
         (attncourse.attention, "attncourse's own attention"),
         (lambda q, k, v: attncourse.attention_weights(q, k) @ v, "attncourse's own attention_weights"),
         (lambda q, k, v: checks.attention.task.reference(q, k, v), "attncourse's own attention"),
@@ -1051,6 +1055,8 @@ def test_refusal_cannot_be_caught():
         lambda scores: torch.special.softmax(scores, -1),
         lambda scores: scores.log_softmax(-1).exp(),
         lambda scores: torch.exp(scores - torch.logsumexp(scores, -1, keepdim=True)),
+        lambda scores: torch.exp(scores - scores.logcumsumexp(-1)[..., -1:]),
+        lambda scores: torch.exp(-nn.functional.cross_entropy(scores, torch.zeros(len(scores)).long())),
     ],
 )
 def test_softmax_is_refused_where_it_is_the_task(answer):

@@ -27,7 +27,9 @@ from quick_course import RIGHT, UNIT, WRONG, answered, gradebook_of, new_course
 from attncourse.grading import archives, autograding, grader, upload
 from attncourse.grading.__main__ import main
 from attncourse.grading.archives import delivered
+from attncourse.grading.collect import Collection, Notebook
 from attncourse.grading.platforms import attempt, sender
+from attncourse.grading.roster import Person
 
 CLASS = list(zip(ids(4), people(4), strict=True))
 
@@ -375,7 +377,43 @@ def test_a_class_in_one_folder_is_not_one_student(course, capsys):
     assert there(course) == {}
 
 
-def test_several_units_and_folders_of_the_courses_own_are_no_class_in_one_folder(course, capsys):
+def test_a_name_further_in_is_not_believed_where_most_have_none(course, capsys):
+    for place in ("101", "102", "103", "104/ada"):
+        (course / "all" / place).mkdir(parents=True)
+        write(course / f"all/{place}/sums.ipynb", notebook(mark=place))
+    roster = write(course / "two.csv", TWO)
+    out = collect(capsys, course / "all", "--roster", roster, expect=1)
+    assert there(course) == {}
+    assert "is ada's by a name inside of '104'" in out
+
+
+def test_a_name_that_a_spreadsheet_would_calculate_is_text_and_found_again(course, capsys):
+    place = course / "all/=1+1/sums.ipynb"
+    place.parent.mkdir(parents=True)
+    for number, words in enumerate(("new", "newer attempt")):
+        write(place, notebook(mark=str(number)))
+        os.utime(place, (10**9 + number, 10**9 + number))
+        assert collect(capsys, course / "all").splitlines()[0].endswith(words)
+        with open("collected.csv", newline="") as file:
+            (row,) = csv.DictReader(file)
+        assert row["student_id"] == "'=1+1"
+    assert there(course) == {"=1+1": notebook(mark="1")}
+
+
+def test_one_students_units_in_one_folder_are_no_class(course):
+    who = sender(["ada", "x.ipynb"], ["sums"])
+    found = archives.Found("ada/x.ipynb", ("ada", "x.ipynb"), datetime.now(UTC), b"")
+
+    def doubts(*units):
+        person = Person("ada")
+        each = [Notebook(unit, found, "", course, who, person, who.levels[0]) for unit in units]
+        return list(Collection._doubts(SimpleNamespace(roster=None), each))
+
+    assert doubts("a", "b", "c") == ["", "", ""]
+    assert all(doubts("a", "a", "a"))
+
+
+def test_folders_of_the_courses_own_are_no_class_in_one_folder(course, capsys):
     for name in ("ada", "bo", "cy"):
         folder = course / f"all/submitted/{name}/sums"
         folder.mkdir(parents=True)
