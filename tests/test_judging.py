@@ -28,6 +28,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 
+import attncourse
 from attncourse import _require, checks
 from attncourse.checks.compare import problem_with
 from attncourse.checks.judge import judge
@@ -828,6 +829,27 @@ def test_a_package_that_is_not_installed_is_named(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("leaving", ["def attention(q, k, v):\n    quit()", "quit()", "exit(keep_kernel=True)"])
+def test_what_comes_after_a_notebook_has_left_is_no_matter_of_chance(leaving, tmp_path):
+    """Its kernel replies and lives on for a tenth of a second, in which another answer may be asked."""
+    right = (
+        "def softargmax(scores):\n    found = torch.exp(scores - scores.amax(-1, keepdim=True))\n"
+        "    return found / found.sum(-1, keepdim=True)"
+    )
+    sources = [HEAD_OF_TWO + right, "checks.softargmax(softargmax)", leaving]
+    sources += ["checks.attention(attention)", "checks.softargmax(softargmax)"]
+    cells = [
+        check_cell(f"cell_{place}", source) if source.startswith("checks.") else new_code_cell(source)
+        for place, source in enumerate(sources)
+    ]
+    nb = executed(cells, tmp_path)
+    stays = "keep" in leaving
+    assert [mark(nb, f"cell_{place}") for place in (1, 4)] == [2, 2 if stays else 0]
+    flags = [one["words"] for one in nb.metadata.attncourse.get("flags", [])]
+    assert any("ended its Python process itself, by quit() or exit()" in words for words in flags) != stays
+
+
+@pytest.mark.slow
 def test_a_function_outside_can_be_asked_from_many_threads(tmp_path):
     many = (
         "from concurrent.futures import ThreadPoolExecutor\ndef attention(q, k, v):\n"
@@ -882,10 +904,11 @@ def test_what_is_there_answers_no_task_of_its_unit(unit):
 
 
 @pytest.mark.slow
-def test_numbers_of_the_course_are_there(tmp_path):
-    cells = [new_code_cell("from attncourse import words\nhalf = words.LAYER_NORM_EPS / 2\nprint(half)")]
+def test_numbers_and_the_words_of_the_course_are_there(tmp_path):
+    source = "import attncourse\nfrom attncourse import words\nprint(attncourse.__doc__.strip())\n"
+    cells = [new_code_cell(f"{source}half = words.LAYER_NORM_EPS / 2\nprint(half)")]
     nb = executed([new_code_cell(HEAD), *cells, check_cell("a", "checks.embed_ids(print)")], tmp_path)
-    assert nb.cells[1].outputs[0].text == "5e-13\n"
+    assert nb.cells[1].outputs[0].text == f"{attncourse.__doc__.strip()}\n5e-13\n"
 
 
 def test_a_type_of_the_course_in_an_annotation_or_a_question_harms_nobody():
@@ -1535,6 +1558,25 @@ def test_only_what_is_certain_costs_points_and_a_person_reads_of_the_rest(name):
     assert bool(found.calls) == (name in CERTAIN)
     assert found.remarks or name in ("a first try", "defined anew")
     assert all(place == "softargmax" and "(line" in words for place, words, _ in found.remarks)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        "TABLE[str(layer.layer.steps)]",
+        "TABLE[str(vars(layer)['layer'])]",
+        "TABLE[str(layer.__dict__)]",
+        "bool(layer.tried.update('ab')) or TABLE['other']",
+    ],
+)
+def test_an_answer_that_looks_into_the_layer_that_it_is_to_call_is_told_of(look):
+    source = f"TABLE = {{}}\ndef tester(layer, x):\n    return {look}"
+    found = scan(TASKS["is_equivariant"], "tester", [("tester", source)], ["import torch"])
+    assert found.remarks
+    honest = "def tester(layer, x):\n    calls, tried = 0, vars()\n    return layer(x).equal(x)"
+    elsewhere = f"{honest}\nclass Mine:\n    steps = 3\nprint(vars(Mine), Mine.steps)"
+    found = scan(TASKS["is_equivariant"], "tester", [("tester", elsewhere)], ["import torch"])
+    assert [words for _, words, _ in found.remarks] == ["the code uses vars (line 2 of its cell)"]
 
 
 def test_what_a_task_allows_costs_nothing():

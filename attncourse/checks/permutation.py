@@ -957,7 +957,26 @@ def _nearly_equivariant(seed: int) -> dict[str, Callable[[Tensor], Tensor]]:
         column = x[:, feature : feature + 1]
         return torch.sign((column - column.mT) * upper + lower).prod()
 
-    return {
+    # Neighbours, so that exchanging neighbours shows every fault.
+    above = torch.randint(_LENGTH - 1, (_DIM,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+    def larger(x: Tensor, feature: int) -> Tensor:
+        """1 or -1: in which of two neighbours this feature is larger."""
+        return torch.sign(x[above[feature], feature] - x[above[feature] + 1, feature])
+
+    # Of these an order that is the same for every layer shows about every other one.
+    compared = {
+        f"{what} by which of two neighbours has the larger number in feature {feature}": layer
+        for feature, what, layer in (
+            (3, "the sign is given", lambda x: attend(x) * larger(x, 3)),
+            (4, "the sign is given", lambda x: attend(x) * larger(x, 4)),
+            (5, "the sign of what attention adds is given", lambda x: x + attend(x) * larger(x, 5)),
+            (6, "the sign of what attention adds is given", lambda x: x + attend(x) * larger(x, 6)),
+            (7, "a little is decided", lambda x: attend(x) * (1 + larger(x, 7) / 100)),
+            (8, "the mean that is added is decided", lambda x: x + attend(x).mean(0) * (2 + larger(x, 8))),
+        )
+    }
+    return compared | {
         "every exchange of two positions turns the sign, two exchanges turn it back": (
             lambda x: attend(x) * oddness(x, 0)
         ),

@@ -109,7 +109,7 @@ class Execute(preprocessors.Execute):
         self._short: list[str] = []
         self._begun = self._computed = 0.0
         self._slow = 1.0
-        self._interrupted = False
+        self._interrupted = self._left = False
         folder = Path(resources["metadata"]["path"])
         self._digest = handed_in(nb, folder)
         self._beside = {
@@ -165,6 +165,7 @@ class Execute(preprocessors.Execute):
         except Exception:
             self.log.exception("The kernel could not be understood")
             self._stop("The Python process sent what could not be understood.")
+        self._stop_if_it_left()
         for place, output in enumerate(cell.outputs):
             name, words = ("", "") if output.output_type != "error" or is_grade(cell) else _absent(output)
             if name:
@@ -238,6 +239,21 @@ class Execute(preprocessors.Execute):
         if provisioner.lost:
             raise NotGraded("lost its Python process, which was killed from outside", again=True)
         self._stop(f"{words} {provisioner.ending}".strip())
+
+    def on_cell_executed(self, **event: Any) -> None:
+        super().on_cell_executed(**event)
+        self._look_whether_it_left(event["execute_reply"])
+
+    def _look_whether_it_left(self, reply: Any) -> None:
+        """Whether a cell has called ``quit()`` or the like: its kernel ends a while after it has replied."""
+        payload = reply["content"].get("payload") if isinstance(reply, dict) else None
+        for one in payload if isinstance(payload, list) else []:
+            if isinstance(one, dict) and one.get("source") == "ask_exit" and not one.get("keepkernel"):
+                self._left = True
+
+    def _stop_if_it_left(self) -> None:
+        if self._left and not self._stopped:
+            self._stop("The notebook ended its Python process itself, by quit() or exit().")
 
     # Graded cells ---------------------------------------------------------------------------
 
@@ -412,6 +428,7 @@ class Execute(preprocessors.Execute):
         finally:
             # Of all that the notebook may take, this is as much as the student's own check takes.
             self._begun += (monotonic() - begun) * (1 - 1 / times)
+            self._stop_if_it_left()
         return None
 
     async def _async_ask(self, code: str, asked: str, nonce: str, pipe: Pipe, times: int) -> str | None:
@@ -425,14 +442,16 @@ class Execute(preprocessors.Execute):
         message = self.kc.session.msg("execute_request", content)
         self.kc.shell_channel.send(message)
         request = message["header"]["msg_id"]
-        iopub, stdin = self.kc.iopub_channel, self.kc.stdin_channel
+        channels = self.kc.stdin_channel, self.kc.shell_channel, self.kc.iopub_channel
+        stdin, shell, iopub = channels
         poller = zmq.asyncio.Poller()
-        poller.register(iopub.socket, zmq.POLLIN)
-        poller.register(stdin.socket, zmq.POLLIN)
+        for channel in channels:
+            poller.register(channel.socket, zmq.POLLIN)
         begun = monotonic()
         interrupted = 0.0
         found = None
-        while True:
+        idle = replied = False
+        while not (idle and replied):
             left = (interrupted + self.grace if interrupted else self._end(begun, times=times)) - monotonic()
             if left <= 0:
                 if interrupted:
@@ -445,7 +464,7 @@ class Execute(preprocessors.Execute):
             if not ready:
                 await self._async_check_alive()
             try:
-                for channel in (stdin, iopub):
+                for channel in channels:
                     if channel.socket not in ready:
                         continue
                     msg = await ensure_async(channel.get_msg(timeout=0))
@@ -455,12 +474,16 @@ class Execute(preprocessors.Execute):
                     if channel is stdin and kind == "input_request" and pipe.functions:
                         ours, _, question = content["prompt"].partition(nonce)
                         self.kc.input("" if ours or not question else pipe.answer(question))
+                    elif channel is shell:
+                        replied = True
+                        self._look_whether_it_left(msg)
                     elif kind == "status" and content["execution_state"] == "idle":
-                        return found
+                        idle = True
                     elif kind == "display_data" and found is None:
                         found = content["data"].get(wire.MIME)
             except (Empty, ValueError, TypeError, LookupError, AttributeError):
                 continue  # not a message as kernels send it
+        return found
 
 
 def _read_message(read: Callable[[bytes], Any], text: bytes) -> Any:

@@ -40,6 +40,7 @@ __getattr__ = absent_checks({tasks})
 """
 # The package itself, where absent parts are looked for after those that are there.
 _HEAD = """\
+{words!r}
 {imports}
 from attncourse.probe.absent import absent
 
@@ -106,8 +107,9 @@ def _made(units: frozenset[str], allowed: frozenset[str]) -> Path:
         f"from attncourse.{module} import {', '.join(names)}" for module, names in real.items()
     )
     names = sorted(attncourse.__all__)
+    parts = [*_parts(PACKAGE / "__init__.py"), "checks"]
     (made / "__init__.py").write_text(
-        _HEAD.format(imports=imports, names=names, parts=[*_parts(PACKAGE / "__init__.py"), "checks"])
+        _HEAD.format(words=attncourse.__doc__, imports=imports, names=names, parts=parts)
     )
     (made / "checks").mkdir()
     (made / "checks" / "__init__.py").write_text(_CHECKS.format(tasks=list(registry)))

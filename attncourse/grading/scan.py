@@ -33,6 +33,8 @@ SUSPICIOUS = {
 # What is called in a thread is not refused.
 THREADS = {"thread", "threading", "threadpoolexecutor"}
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__", "__builtins__"}
+# Where a task forbids to look into something, what Python itself gives for that.
+LOOKS = {"vars"}
 
 
 class Remark(NamedTuple):
@@ -178,7 +180,7 @@ class _Notebook:
             origins, bound = self.meanings(cell, node.id, cell.scopes[node])
             yield from origins
             if not origins and not bound:
-                if node.id in BUILTINS:
+                if node.id in BUILTINS | LOOKS:
                     yield f"builtins.{node.id}"
                 elif self.starred:
                     yield node.id

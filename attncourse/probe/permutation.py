@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attncourse.probe.answer import Misfit, Plain, plain
 from attncourse.probe.calling import Way
-from attncourse.probe.program import Program
+from attncourse.probe.program import LOOKING_INTO, Program
 from attncourse.probe.refusing import given
 
 
@@ -45,6 +45,7 @@ class _Watched(Program):
 class AskAboutLayer(Way):
     """Hands a layer over and sees on which inputs it is tried. A yes without trying it is no answer."""
 
+    unseen = (*LOOKING_INTO, "tried", "calls")
     # What says that a layer follows or ignores *every* permutation.
     yes: tuple[Any, ...] = (True, "equivariant", "invariant", "both")
 

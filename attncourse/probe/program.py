@@ -18,6 +18,12 @@ from torch import Tensor
 
 from attncourse.probe.refusing import given
 
+# By these code looks into what it is only to call.
+LOOKING_INTO = (
+    *("steps", "vars", "dict", "hand_on", "getstate", "reduce", "reduce_ex"),
+    *("get_objects", "get_referrers", "get_referents"),
+)
+
 _MODULES = {"torch": torch, "functional": torch.nn.functional, "operator": operator, "builtins": builtins}
 
 
