@@ -829,7 +829,9 @@ def test_a_package_that_is_not_installed_is_named(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("leaving", ["def attention(q, k, v):\n    quit()", "quit()", "exit(keep_kernel=True)"])
+@pytest.mark.parametrize(
+    "leaving", ["def attention(q, k, v):\n    quit()", "quit()", "exit(keep_kernel=True)"]
+)
 def test_what_comes_after_a_notebook_has_left_is_no_matter_of_chance(leaving, tmp_path):
     """Its kernel replies and lives on for a tenth of a second, in which another answer may be asked."""
     right = (

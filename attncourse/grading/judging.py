@@ -442,8 +442,8 @@ class Execute(preprocessors.Execute):
         message = self.kc.session.msg("execute_request", content)
         self.kc.shell_channel.send(message)
         request = message["header"]["msg_id"]
-        channels = self.kc.stdin_channel, self.kc.shell_channel, self.kc.iopub_channel
-        stdin, shell, iopub = channels
+        stdin, shell = self.kc.stdin_channel, self.kc.shell_channel
+        channels = stdin, shell, self.kc.iopub_channel
         poller = zmq.asyncio.Poller()
         for channel in channels:
             poller.register(channel.socket, zmq.POLLIN)
