@@ -2,12 +2,14 @@
 
 import csv
 import errno
+import logging
 import os
 import re
 import signal
 import sqlite3
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from nbformat.v4 import new_notebook
@@ -16,9 +18,10 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DatabaseError
 
 from attncourse.grading import __main__ as command
-from attncourse.grading import judging, leftovers, repair
+from attncourse.grading import autograding, judging, leftovers, repair
 from attncourse.grading.__main__ import main
 from attncourse.grading.harmless import LONGEST_REMARK, csv_cell, one_line, several_lines
+from attncourse.grading.job import NotGraded
 from attncourse.grading.trouble import advice
 
 
@@ -178,6 +181,22 @@ def test_a_disk_that_is_full_is_a_sentence():
     assert "make room" in advice(caught.value)
     assert "notebook.ipynb" in advice(PermissionError(errno.EACCES, "denied", "notebook.ipynb"))
     assert advice(ValueError("something else")) == ""
+
+
+def test_what_nbgrader_has_caught_of_a_full_disk_is_a_sentence():
+    """It writes down a traceback, whose last line is an address, and raises something else."""
+    converter = SimpleNamespace(log=logging.Logger("converter"))
+
+    def start():
+        try:
+            raise sqlite3.OperationalError("database or disk is full")
+        except sqlite3.OperationalError:
+            converter.log.error("Traceback\n(Background on this error at: an address)")
+        raise SystemExit(1)
+
+    converter.start = start
+    with pytest.raises(NotGraded, match="^the disk is full: make room on it$"):
+        autograding.run(converter, autograding.Log())
 
 
 @pytest.mark.parametrize("content", [b"no gradebook" * 1000, b""])

@@ -293,7 +293,8 @@ def run(converter: Autograde | GenerateAssignment | GenerateFeedback, log: "Log"
         if isinstance(log.caught, NotGraded):
             log.caught.log = log.text
             raise log.caught from error
-        raise NotGraded(log.cause or str(error) or type(error).__name__, log.text) from error
+        words = advice(log.caught) or log.cause or str(error) or type(error).__name__
+        raise NotGraded(words, log.text) from error
     finally:
         converter.log.removeHandler(log)
 

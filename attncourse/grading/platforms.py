@@ -25,6 +25,8 @@ TIMES = ("%b %d, %Y %I%M %p", "%B %d, %Y %I%M %p")
 WORKSHEET_TIMES = ("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%Y-%m-%d %H:%M:%S")
 # What a browser adds to a name that is taken, and Canvas to a file that is handed in again.
 COPY = re.compile(r"( ?\(\d+\)|-\d+)$")
+# What JupyterLab adds to the name of a copy that somebody keeps beside the notebook.
+KEPT = re.compile(r"-Copy\d+$")
 # Folders of the course's own, which say nothing about whose they are.
 OURS = {"homework", "exercises", "submitted", "attncourse-kit"}
 
@@ -98,9 +100,10 @@ def _without_units(name: str, units: Collection[str]) -> str:
 
 
 def attempt(name: str) -> int:
-    """Which attempt a file is, by what was added to its name."""
-    found = COPY.search(name.rpartition(".")[0])
-    return int(re.sub(r"\D", "", found[0])) if found else 0
+    """Which attempt a file is, by what was added to its name; a copy beside the notebook comes before it."""
+    stem = name.rpartition(".")[0]
+    found = COPY.search(stem)
+    return -1 if KEPT.search(stem) else int(re.sub(r"\D", "", found[0])) if found else 0
 
 
 def read_time(text: str, patterns: Sequence[str] = WORKSHEET_TIMES) -> datetime.datetime | None:

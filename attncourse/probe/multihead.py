@@ -82,7 +82,8 @@ def _new_layer(
     if isinstance(answer, torch.nn.Module):
         raise Misfit("the class itself was expected, and what came is a layer that has been made from one")
     with torch.random.fork_rng(devices=[]), _unset_numbers_are_nan():
-        before = torch.manual_seed(1).get_state()
+        # `torch.manual_seed` notes, for every kind of machine that there is not, where it was called.
+        before = torch.default_generator.manual_seed(1).get_state()
         layer, twin = answer(*sizes), answer(*sizes)
         is_random = not torch.equal(torch.get_rng_state(), before)
     if not isinstance(layer, torch.nn.Module):
