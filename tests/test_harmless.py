@@ -195,7 +195,7 @@ def test_what_nbgrader_has_caught_of_a_full_disk_is_a_sentence():
         raise SystemExit(1)
 
     converter.start = start
-    with pytest.raises(NotGraded, match="^the disk is full: make room on it$"):
+    with pytest.raises(NotGraded, match=r"^the disk is full: make room on it$"):
         autograding.run(converter, autograding.Log())
 
 
