@@ -2435,8 +2435,9 @@ def _head_maps(
     hit = torch.nn.functional.one_hot(wanted, num_keys).double()  # (num_queries, num_looks, num_keys)
     maps = []
     for target in targets:
-        # More in one query and less in another, so that no single one tells.
-        wobble = 1 + 0.3 * torch.tanh(normal(num_queries, 1, **double))
+        # More in one query and less in another, so that no single one tells; together never more than 1.
+        most = min(0.3, 0.8 * (1 / max(sum(target), 0.5) - 1))
+        wobble = 1 + most * torch.tanh(normal(num_queries, 1, **double))
         share = torch.tensor(target).double() * wobble / wobble.mean()  # (num_queries, num_looks)
         rest = (1 - hit.sum(1)) * normal(num_queries, num_keys, **double).exp()
         rest = rest / rest.sum(-1, keepdim=True) * (1 - share.sum(-1, keepdim=True))
@@ -2446,12 +2447,13 @@ def _head_maps(
 
 def _heads_find_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
+    generator = torch.Generator().manual_seed(seed)
     records = {
         "two heads": ((0.7, 0.05), (0.1, 0.65)),
         "three heads": ((0.3, 0.2), (0.02, 0.7), (0.68, 0.04)),
         "two heads with the same map": ((0.7, 0.02), (0.7, 0.02)),
-        "one head": ((0.03, 0.72),),
-        "one head that looks at two": ((0.35, 0.35),),
+        "one head": ((0.03, 0.56),),
+        "one head that looks at two": ((0.31, 0.28),),
         "one head that looks at two, at one of them more": ((0.46, 0.22),),
         "one head that looks at three": ((0.23, 0.23, 0.23),),
         "three heads that look at two": ((0.38, 0.3), (0.33, 0.37), (0.3, 0.4)),
@@ -2460,7 +2462,42 @@ def _heads_find_cases(seed: int) -> list[Case]:
         "three things wanted": ((0.7, 0.02, 0.02), (0.02, 0.7, 0.02), (0.1, 0.1, 0.66)),
         "three things wanted, two heads": ((0.7, 0.02, 0.02), (0.02, 0.7, 0.02)),
     }
-    cases = [Case(_head_maps(normal, *records[name]), name) for name in in_any_order(records, seed)]
+
+    def maps(targets: tuple[tuple[float, ...], ...], num_keys: int = 6) -> Inputs:
+        """Weights that give a little more or less, by heads in any order."""
+        off = 1 + 0.06 * (2 * torch.rand(len(targets), len(targets[0]), generator=generator) - 1)
+        order = torch.randperm(len(targets), generator=generator)
+        return _head_maps(normal, *(torch.tensor(targets) * off)[order].tolist(), num_keys=num_keys)
+
+    def some(inputs: Inputs, places: tuple[int, ...]) -> Inputs:
+        """Only these keys are wanted, in any order."""
+        order = torch.randperm(len(places), generator=generator)
+        return inputs | {"wanted": inputs["wanted"][:, torch.tensor(places)[order]]}
+
+    cases = []
+    for name in in_any_order(records, seed):
+        places = tuple(range(len(records[name][0])))
+        cases.append(Case(some(maps(records[name]), places), name))
+    # The same weights for different words: which one is right depends on what is wanted.
+    three = maps(
+        (
+            (0.6, 0.04, 0.04, 0.05, 0.03, 0.02),
+            (0.03, 0.6, 0.04, 0.04, 0.02, 0.03),
+            (0.04, 0.03, 0.3, 0.33, 0.02, 0.03),
+        ),
+        num_keys=7,
+    )
+    one = maps(((0.04, 0.6, 0.1, 0.02, 0.03, 0.03),), num_keys=7)
+    alike = {
+        "three heads that look at four keys": (three, ((0, 1), (1, 4), (2, 3), (4, 5), (2, 4), (3, 0, 1))),
+        "one head that looks at one key": (one, ((1, 2), (2, 0), (3, 4, 5))),
+    }
+    for name in in_any_order(alike, seed):
+        inputs, choices = alike[name]
+        order = torch.randperm(len(choices), generator=generator)
+        cases += [
+            Case(some(inputs, choices[place]), f"{name}, of which not all are wanted") for place in order
+        ]
     turns = _head_maps(normal, (0.8, 0.1), (0.1, 0.8))
     swapped = turns["weights"].flip(0)
     odd = (torch.arange(len(turns["wanted"])) % 2 == 1)[:, None]
