@@ -1403,11 +1403,21 @@ def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
             "higher": lambda: kept + 0.5,
             "one by a little": lambda: torch.cat([kept[:-1], kept[-1:] + 0.003]),
             "large": lambda: kept + 0.01,
+            "lower": lambda: kept - 0.5,
+            "one lower by a little": lambda: torch.cat([kept[:1] - 0.0002, kept[1:]]),
+            "rounded more": lambda: kept + 2e-5 * normal(num, classes).clamp(-3.5, 3.5),
         }.get(name, lambda: scores(0.4, labels))()
         if name == "blind but for one":
             mixed[-1] = mixed[-1].roll(3)
         if name == "as often right, of others":
             mixed = scores(0.9, labels)
+        return {"kept": kept, "mixed": mixed, "labels": labels}
+
+    def counted(least: int, most: int, more: int) -> dict[str, Any]:
+        """From `least` to `most` of forty are right as they are, and so many more with mixed patches."""
+        right = int(torch.randint(least, most + 1, (), generator=generator))
+        labels = torch.randint(classes, (num,), generator=generator)
+        kept, mixed = scores(right / num, labels), scores((right + more) / num, labels)
         return {"kept": kept, "mixed": mixed, "labels": labels}
 
     return {
@@ -1430,6 +1440,19 @@ def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
         "large scores that differ by a hundredth": record("large"),
         "half are right, and a few less with mixed patches": record("half"),
         "hardly any are right, as they are or mixed": record("hardly"),
+        "with mixed patches all scores are lower": record("lower"),
+        "one picture of forty gets scores lower by very little": record("one lower by a little"),
+        "rounding that shows a little more": record("rounded more"),
+        # On both sides of a fifth, which is 8 of 40.
+        "almost a fifth better with mixed patches": counted(10, 33, 7),
+        "almost a fifth worse with mixed patches": counted(17, 40, -7),
+        "a little more than a fifth better with mixed patches": counted(10, 31, 9),
+        "a little more than a fifth worse with mixed patches": counted(18, 40, -9),
+        "a tenth better with mixed patches": counted(10, 35, 4),
+        "almost a fifth are right, as they are and mixed": counted(6, 7, 0),
+        "almost a fifth are right, and with mixed patches a little more": counted(7, 7, 2),
+        "almost a fifth are right with mixed patches, and a little more as they are": counted(9, 9, -2),
+        "none are right, and with mixed patches a little more than a fifth": counted(0, 0, 9),
     }
 
 
