@@ -1750,6 +1750,16 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
                 mask[num_prompt + 1, 1:], mask[-1, 1:] = False, False
             case "forgets, prompt wrong":
                 mask = torch.where(later, row == column, column < num_prompt)
+            case "now and then, prompt wrong":
+                mask = torch.where(later, seen, column < num_prompt)
+                mask[num_prompt + 1, 1:], mask[-1, 1:] = False, False
+            case "first step, prompt wrong" | "last step, prompt wrong":
+                mask = torch.where(later, seen, column < num_prompt)
+                mask[num_prompt if "first" in slip else -1, 1:] = False
+            case "stuck, prompt wrong":
+                mask = torch.where(later, column == 0, column < num_prompt)
+            case "runs full, prompt wrong":
+                mask = torch.where(later, seen & (row - column < num_prompt + 2), column < num_prompt)
             case "stuck at the next":
                 mask = torch.where(later, column == 1, seen)
             case "a little":
@@ -1759,7 +1769,12 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
             steps = torch.where(later, steps.flip(-1), steps)
         if slip == "second feature":
             steps = torch.where(later, steps + torch.tensor([0.0, 1.0, 0.0]), steps)
-        steps = steps + 1e-6 * normal(length, 3)
+        if slip in ("one number of the prompt", "one number after the prompt"):
+            first, end = (0, num_prompt) if "of" in slip.split() else (num_prompt, length)
+            place = int(torch.randint(first, end, (), generator=generator))
+            sign = 2 * int(torch.randint(2, (), generator=generator)) - 1
+            steps[place, int(torch.randint(3, (), generator=generator))] += sign * 0.00015
+        steps = steps + (2e-5 if slip == "rounded more" else 1e-6) * normal(length, 3).clamp(-3.5, 3.5)
         return {"whole": whole, "steps": steps, "value": value, "num_prompt": num_prompt}
 
     return {
@@ -1783,6 +1798,16 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
         "no mask in the prompt, and the cache is not kept": record("forgets, prompt wrong"),
         "every step sees position 1 only": record("stuck at the next"),
         "one feature is wrong after the prompt": record("second feature"),
+        "no mask in the prompt, and a wrong step, right ones, and a wrong one": record(
+            "now and then, prompt wrong"
+        ),
+        "no mask in the prompt, and only the first step is wrong": record("first step, prompt wrong"),
+        "no mask in the prompt, and only the last step is wrong": record("last step, prompt wrong"),
+        "no mask in the prompt, and then one aligned at the start": record("stuck, prompt wrong"),
+        "no mask in the prompt, and the cache has a last place": record("runs full, prompt wrong"),
+        "one number of the prompt is off by very little": record("one number of the prompt"),
+        "one number after the prompt is off by very little": record("one number after the prompt"),
+        "rounding that shows a little more": record("rounded more"),
     }
 
 
