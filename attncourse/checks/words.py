@@ -1965,13 +1965,13 @@ def _explain_search(by_meaning: Tensor, by_word: Tensor) -> str:
 
 
 def _search_records(seed: int) -> dict[str, Inputs]:
-    """Reciprocal ranks of forty questions, found by both searches, by one, by the other, or by none."""
+    """Reciprocal ranks of questions, found by both searches, by one, by the other, or by none."""
     generator = torch.Generator().manual_seed(seed)
 
     def ranks(found: Tensor, first: bool, third: bool, fourth: bool) -> Tensor:
         """Among the first three where `found`, and behind elsewhere."""
-        places = torch.randint(1, 4, (40,), generator=generator)
-        behind = torch.randint(4, 60, (40,), generator=generator)
+        places = torch.randint(1, 4, found.shape, generator=generator)
+        behind = torch.randint(4, 60, found.shape, generator=generator)
         if first:
             places[:] = 1
         if fourth:
@@ -1980,17 +1980,22 @@ def _search_records(seed: int) -> dict[str, Inputs]:
             places[:] = 3
         return 1.0 / torch.where(found, places, behind)
 
-    def record(both: int, meaning: int, word: int, *, first: str = "", third: bool = False) -> Inputs:
+    def record(
+        both: int, meaning: int, word: int, *, first: str = "", third: bool = False, num: int = 40
+    ) -> Inputs:
         fourth = third or first == "both"
-        order = torch.randperm(40, generator=generator)
+        order = torch.randperm(num, generator=generator)
         number = torch.empty_like(order)
-        number[order] = torch.arange(40)
+        number[order] = torch.arange(num)
         only = (number >= both) & (number < both + meaning)
         other = (number >= both + meaning) & (number < both + meaning + word)
         return {
             "by_meaning": ranks((number < both) | only, first in ("meaning", "both"), third, fourth),
             "by_word": ranks((number < both) | other, first in ("word", "both"), third, fourth),
         }
+
+    def drawn(least: int, most: int) -> int:
+        return int(torch.randint(least, most + 1, (), generator=generator))
 
     return {
         "the same questions found by both": record(22, 0, 0),
@@ -2010,6 +2015,22 @@ def _search_records(seed: int) -> dict[str, Inputs]:
         "a tenth more by meaning": record(18, 4, 0),
         "a tenth more by word": record(18, 0, 4),
         "first places, and fourth, equally many": record(20, 9, 9, first="both"),
+        # On both sides of a fifth and a tenth, and not always of forty.
+        "a single question differs, found by word": record(25, 0, 1),
+        "three more by word": record(drawn(15, 20), 2, 5),
+        "much by meaning only, and almost a fifth by word only": record(drawn(8, 15), drawn(12, 16), 7),
+        "much by word only, and almost a fifth by meaning only": record(drawn(8, 15), 7, drawn(12, 16)),
+        "a little more than a fifth by each only": record(drawn(8, 15), 9, drawn(9, 16)),
+        "almost a fifth by each only": record(drawn(8, 15), 7, 7),
+        "five or six more by word": record(drawn(8, 15), drawn(1, 2), 7),
+        "of a hundred, nine by each only": record(drawn(40, 70), 9, 9, num=100),
+        "of a hundred, eight more by meaning": record(drawn(40, 70), 13, 5, num=100),
+        "of a hundred, eight more by word": record(drawn(40, 70), 5, 13, num=100),
+        "of a hundred, twelve more by meaning": record(drawn(30, 60), 24, 12, num=100),
+        "of a hundred, twelve more by word": record(drawn(30, 60), 12, 24, num=100),
+        "of twenty, three more by meaning": record(drawn(8, 12), 4, 1, num=20),
+        "of twenty, three more by word": record(drawn(8, 12), 0, 3, num=20),
+        "of twenty, five by each only": record(drawn(5, 10), 5, 5, num=20),
     }
 
 
