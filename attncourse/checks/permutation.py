@@ -1,5 +1,6 @@
 """Tasks of the unit ``permutation``: orders, what they change, and what can be concluded from it."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -1972,17 +1973,35 @@ def _averaged_with(height: Tensor, centre: Tensor, drawn: Tensor) -> str:
 
 def _averaged_with_cases(seed: int) -> list[Case]:
     normal, listed = normal_source(seed), []
+    generator = torch.Generator().manual_seed(seed)
+
+    def shapes(number: int = 24) -> tuple[Tensor, Tensor, Tensor]:
+        height, centre, noise = (normal(number, 4, dtype=torch.float64) for _ in range(3))
+        return 13 + 5 * height, 50 + 20 * centre, noise
+
     for name in in_any_order([f"{word} {how}" for how in ("plain", "shrunk") for word in WORDS], seed):
         word, _, how = name.partition(" ")
-        number = 24
-        height = 13 + 5 * normal(number, 4, dtype=torch.float64)
-        centre = 50 + 20 * normal(number, 4, dtype=torch.float64)
+        height, centre, noise = shapes()
         source = _sources(height, centre)[word]
         drawn = source if how == "plain" else 0.4 * source + 9
-        spread = 0.45 * drawn.std()
-        drawn = drawn + spread * normal(number, 4, dtype=torch.float64)
+        drawn = drawn + 0.45 * drawn.std() * noise
         note = "noise" if how == "plain" else "noise, and nothing is drawn very low or very high"
         listed.append(Case({"height": height, "centre": centre, "drawn": drawn}, note))
+    # A little nearer to one reading than to another: an answer that makes one of them amiss is told.
+    for word, other in in_any_order(itertools.permutations(WORDS, 2), seed):
+        height, centre, noise = shapes(16)
+        sources = _sources(height, centre)
+        ratio = 1.12 + 0.1 * torch.rand((), generator=generator).item()
+        least, most, drawn = 0.0, 1.0, height
+        for _ in range(8):  # until the other leaves so many times the error
+            part = (least + most) / 2
+            drawn = (1 - part) * sources[word] + part * sources[other] + 0.5 * noise
+            near = ratio * _left_by_a_line(sources[word], drawn) < _left_by_a_line(sources[other], drawn)
+            least, most = (part, most) if near else (least, part)
+        best, next_best = sorted(_left_by_a_line(source, drawn) for source in sources.values())[:2]
+        right = _left_by_a_line(sources[word], drawn) == best
+        if right and next_best > 1.1 * best:  # no third one is as near
+            listed.append(Case({"height": height, "centre": centre, "drawn": drawn}, "two that are near"))
     return listed
 
 
