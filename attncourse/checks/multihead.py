@@ -2504,6 +2504,7 @@ def _heads_find_cases(seed: int) -> list[Case]:
     return [
         *cases,
         Case(_exact_maps("shared")(normal), "exactly half for each of two"),
+        Case(_exact_maps("half")(normal), "exactly half for two together"),
         Case(turns | {"weights": torch.where(odd, swapped, turns["weights"])}, "heads that take turns"),
     ]
 
@@ -2514,6 +2515,7 @@ def _exact_maps(word: str) -> laws.Draw:
         "one-sided": ((1.0, 0.0), (1.0, 0.0)),
         "shared": ((0.5, 0.5), (0.5, 0.5)),
         "lost": ((0.0, 0.0), (0.0, 0.0)),
+        "half": ((0.25, 0.25), (0.25, 0.25)),
     }[word]
 
     def draw(normal: Normal) -> Inputs:
@@ -2521,7 +2523,7 @@ def _exact_maps(word: str) -> laws.Draw:
         whole = torch.nn.functional.one_hot(drawn["wanted"], 6).double()  # (5, 2, 6)
         maps = [(torch.tensor(target).double()[:, None] * whole).sum(1) for target in targets]
         rest = (1 - whole.sum(1)) / 4
-        maps = [each if sum(target) else rest for each, target in zip(maps, targets, strict=True)]
+        maps = [each + (1 - sum(target)) * rest for each, target in zip(maps, targets, strict=True)]
         return drawn | {"weights": torch.stack(maps)}
 
     return draw

@@ -1729,6 +1729,8 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
                 mask = torch.where(later, column == 0, seen)
             case "runs full":
                 mask = seen & (row - column < num_prompt + 2)
+            case "runs full at once":
+                mask = seen & (row - column < num_prompt + 1)
             case "runs full at last":
                 mask = seen & (row - column < length - 1)
             case "unscaled":
@@ -1773,7 +1775,7 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
             first, end = (0, num_prompt) if "of" in slip.split() else (num_prompt, length)
             place = int(torch.randint(first, end, (), generator=generator))
             sign = 2 * int(torch.randint(2, (), generator=generator)) - 1
-            steps[place, int(torch.randint(3, (), generator=generator))] += sign * 0.00015
+            steps[place, int(torch.randint(3, (), generator=generator))] += sign * 0.000115
         steps = steps + (2e-5 if slip == "rounded more" else 1e-6) * normal(length, 3).clamp(-3.5, 3.5)
         return {"whole": whole, "steps": steps, "value": value, "num_prompt": num_prompt}
 
@@ -1808,6 +1810,7 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
         "one number of the prompt is off by very little": record("one number of the prompt"),
         "one number after the prompt is off by very little": record("one number after the prompt"),
         "rounding that shows a little more": record("rounded more"),
+        "the cache has place for one step": record("runs full at once"),
     }
 
 
