@@ -1966,6 +1966,13 @@ def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
     last[-1, 4], first[0] = last[-1, 1], 4.0
     items = torch.arange(batch).double()[:, None].expand(batch, length)
     faint = 1e-3 * told
+    # What counts is the last quarter, all of it, and nothing before, however many steps there are.
+    before, falls, rises = low.clone(), falling(blind).repeat(2), falling(blind).repeat(2)
+    before[-6] = 5 * blind
+    falls[30:] = blind * torch.tensor([0.8, 0.35]).repeat_interleave(5)
+    rises[30:] = blind * torch.tensor([0.3, 0.58]).repeat_interleave(5)
+    close = told.clone()
+    close[:, 3] = close[:, 1] + 1.4e-6
     records = {
         "told, and the loss low": (low, told),
         "nothing told, and stuck": (stuck, torch.full((batch, length), 4.0).double()),
@@ -1983,6 +1990,10 @@ def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
         "two positions confused in the last sequence only": (low, last),
         "all positions confused in the first sequence only": (low, first),
         "told, and all numbers large": (low, 1000 + told / 1000),
+        "told, and the loss high just before the last quarter": (before, told),
+        "told, and the loss falls below half of the prediction in the last quarter": (falls, told),
+        "told, and the loss rises above half of the prediction in the last quarter": (rises, told),
+        "two positions differ by a little more than a millionth": (low, close),
     }
     half = {"loss": 4 + 16 * (torch.arange(20) < 10).float(), "blind": 8.0, "alike": rounded(told)}
     return [("told, and the loss ends at just half of the prediction", half)] + [

@@ -860,6 +860,9 @@ def _some_steps(normal: Normal, dim: int) -> dict[str, Callable[[Tensor], Tensor
         "an MLP whose outputs are normalised over the positions": lambda x: (
             _standard((torch.relu(x @ W_1 + bias) @ W_2).mT).mT
         ),
+        "an MLP whose outputs have the variance 1": lambda x: (
+            _standard(torch.relu(x @ W_1 + bias) @ W_2) + 0.5
+        ),
         "an attention": lambda x: torch.softmax(x @ W_1[:, :dim] @ x.mT, -1) @ x @ W_2[:dim],
     }
 
@@ -878,6 +881,7 @@ _STEPS = {
     **{f"{design} 1": "an MLP" for design in DESIGNS},
     "pre 2": "an MLP whose outputs have the mean 0",
     "pre 3": "an MLP whose outputs are normalised over the positions",
+    "pre 4": "an MLP whose outputs have the variance 1",
     "post 2": "an attention",
     "post 3": "an MLP without biases",
     "inside 2": "an MLP without biases",

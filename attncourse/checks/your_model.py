@@ -2191,6 +2191,9 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
         same = (3 * normal(1, 4)).expand(length, 4).clone()
         steps = whole.clone()
         row = torch.arange(length)[:, None]
+        column = lambda: int(torch.randint(4, (), generator=generator))
+        place = lambda: int(torch.randint(1, length - 1, (), generator=generator))
+        sign = lambda: 2 * int(torch.randint(2, (), generator=generator)) - 1
         for slip in slips:
             match slip:
                 case "own rows":
@@ -2242,6 +2245,20 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
                     steps = steps + 0.03 * (row > 3)
                 case "steps, features exchanged":
                     steps = torch.where(row > 0, steps.roll(1, -1), steps)
+                # On both sides of a hundredth, in one number.
+                case "ahead, hardly, the last row but one":
+                    changed[-2, column()] += sign() * 0.0125
+                case "counts, hardly, the last row":
+                    same[-1, column()] += sign() * 0.0125
+                case "steps, hardly":
+                    steps[place(), column()] += sign() * 0.0125
+                case "all, less than hardly":
+                    for logits in (changed, same, steps):
+                        logits[place(), column()] += sign() * 0.008
+                case "steps, less than hardly":
+                    steps[3, column()] += sign() * 0.008
+                case "steps, of equal tokens, hardly":
+                    steps[3, column()] += sign() * 0.0125
         rounding = [1e-5 * normal(length, 4) for _ in range(4)]
         records = {"whole": whole, "changed": changed, "same": same, "steps": steps}
         noisy = {name: part + noise for (name, part), noise in zip(records.items(), rounding, strict=True)}
@@ -2276,6 +2293,16 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
         "it is counted, and the steps are wrong": record("counts", "steps"),
         "it is counted, and the steps know one token each": record("counts", "forgets"),
         "later tokens are seen, and it is counted": record("ahead", "counts"),
+        "the last token is seen from the place before, hardly": record("ahead, hardly, the last row but one"),
+        "it is counted at the last place, hardly": record("counts, hardly, the last row"),
+        "one step is off, hardly": record("steps, hardly"),
+        "one number of each is off, by less than a hundredth": record("all, less than hardly"),
+        "the steps know one token each, and one is off, by less than a hundredth": record(
+            "forgets", "steps, less than hardly"
+        ),
+        "the steps know one token each, and one is off, hardly": record(
+            "forgets", "steps, of equal tokens, hardly"
+        ),
     }
 
 
