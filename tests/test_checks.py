@@ -11,6 +11,7 @@ import os
 import random
 import re
 import warnings
+from collections import defaultdict
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -277,32 +278,24 @@ def test_nothing_passes_by_accident(task):
 
 # Rules that come near to the right one: of a right answer one piece, and what stands there instead.
 NEAR_RULES = [
-    ("what_heads_find", "head.gather(1, wanted)", "head.sort(descending=True).values[:, : wanted.shape[1]]"),
-    ("what_heads_find", "head.gather(1, wanted)", "head.mean(0).topk(wanted.shape[1]).values[None]"),
     ("what_heads_find", "share.sum(dim=1).max() > 0.5", "share.sum(dim=1).max() >= 0.5"),
-    ("which_run", "math.log(math.comb(num_letters, length)) / (length + 1)", "1.0"),
     ("which_run", "last < blind / 10", "last < 0.1"),
     ("which_run", "last < blind / 10", "last < 0.05"),
     ("which_run", "words_right > 0.5", "words_right > 0.65"),
     ("which_run", "abs(last - blind) < 0.12 * blind", "last < 1.2"),
     ("which_norm", "torch.allclose(mean, mean * 0, atol=1e-4)", "True"),
     ("explain_orders", "second - first >= 0.2", "second - first >= 0.1"),
-    ("explain_orders", "first - second >= 0.2", "first - second >= 0.1"),
     ("explain_orders", "first - second >= 0.2", "first - second > 0.21"),
-    ("explain_orders", "(kept - mixed).abs()", "(kept - mixed)"),
     ("explain_orders", "(kept - mixed).abs()", "(mixed - kept)"),
     ("explain_orders", "< 1e-4", "< 1e-3"),
     ("explain_steps", "if same(whole[p:], steps[p:])", "if any(map(same, whole[p:], steps[p:]))"),
     ("explain_steps", "if same(whole[p:], steps[p:])", "if same(whole[p], steps[p])"),
     ("explain_steps", "atol=1e-4", "atol=1.5e-4"),
     ("explain_search", "only_word >= 0.2", "only_word >= 0.1"),
-    ("explain_search", "only_meaning >= 0.2", "only_meaning >= 0.1"),
     ("explain_search", "gap <= -0.1", "gap <= -0.05"),
     ("explain_search", "gap >= 0.1", "gap >= 0.085"),
-    ("explain_search", "torch.equal(meaning, word)", "not (meaning & ~word).any()"),
     ("averaged_with", "(height + near) / 2", "(2 * height + near) / 3"),
     ("averaged_with", "(height + height[:, [1, 0, 3, 2]]) / 2", "height[:, [1, 0, 3, 2]] + 0.5 * height"),
-    ("averaged_with", "height.mean(1, keepdim=True)", "height[:, ::2].mean(1, keepdim=True)"),
     ("explain_run", "len(loss) // 4", "len(loss) // 3"),
     ("explain_run", "len(loss) // 4", "5"),
     ("which_slip", "(changed - whole)[:-1]", "(changed - whole)[:-2]"),
@@ -318,6 +311,24 @@ def test_a_rule_that_comes_near_is_wrong_with_every_seed(name, right, near):
     answer = compiled(source.replace(right, near, 1), name)
     for seed in (0, 1, 2):
         assert not verdict(TASKS[name], answer, (seed,), refusing=False).passed, seed
+
+
+@pytest.mark.parametrize(
+    ("name", "unread"),
+    [
+        ("what_heads_find", {"wanted"}),
+        ("which_run", {"num_letters", "length"}),
+        ("which_run", {"words_right"}),
+    ],
+)
+def test_no_rule_does_without_what_it_does_not_read(name, unread):
+    """The right word changes where everything else stays."""
+    for seed in (0, 1, 2):
+        words = defaultdict(set)
+        for case in TASKS[name].cases(seed):
+            rest = {key: value for key, value in case.inputs.items() if key not in unread}
+            words[wire.encode(rest)].add(TASKS[name].reference(**case.inputs))
+        assert max(map(len, words.values())) > 1, seed
 
 
 # Queries that are to be found: of any number of features, and one of one feature says little.
