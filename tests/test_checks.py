@@ -298,6 +298,8 @@ NEAR_RULES = [
     ("averaged_with", "(height + height[:, [1, 0, 3, 2]]) / 2", "height[:, [1, 0, 3, 2]] + 0.5 * height"),
     ("explain_run", "len(loss) // 4", "len(loss) // 3"),
     ("explain_run", "len(loss) // 4", "5"),
+    ("run_fault", "loss[-15:].median()", "loss.median()"),
+    ("run_fault", "ratio < 0.75", "ratio < 0.6"),
     ("which_slip", "(changed - whole)[:-1]", "(changed - whole)[:-2]"),
     ("which_slip", "(steps - whole).abs().max() < 0.01", "(steps - whole).abs().max() < 0.015"),
 ]

@@ -2164,14 +2164,20 @@ def any_best_loss(chances, *, logarithm="natural", over="mean", guess="", form="
     return {"negative": -total, "perplexity": total.exp()}.get(form, total).item()
 
 
-def _run_record(normal: Normal, fault: str, best: float, low: float, high: float, steps: int) -> dict:
-    """A training whose loss ends at `low`, and whose writing costs `high`, both in units of `best`."""
+def _run_record(
+    normal: Normal, fault: str, best: float, low: float, high: float, steps: int, late: float = 0.0
+) -> dict:
+    """A training whose loss ends at `low`, and whose writing costs `high`, both in units of `best`.
+
+    For the share `late` of the steps nothing is learned.
+    """
     # What writing costs says by itself nothing of the fault: a table of costs is no answer.
     first, second = torch.tanh(normal(2)).tolist()
     best = round(best * (1 + 0.2 * first), 4)
     high *= 1 + (0.2 if high > 1.5 else 0.03) * second
     level = low * best
-    curve = level + (best + 2 - level) * torch.exp(-torch.arange(steps) / (steps / 12))
+    learning = (torch.arange(steps) - late * steps).clamp(min=0)
+    curve = level + (best + 2 - level) * torch.exp(-learning / ((1 - late) * steps / 12))
     loss = (curve + 0.05 * best * normal(steps)).abs()
     # A single step says little: here the last one lies as if it were another fault's.
     loss[-1] = {"sound": 0.6, "differs in writing": 0.6}.get(fault, 1.0) * best
@@ -2192,8 +2198,13 @@ _RECORDS = {
     "a loss that is high but small": ("sees too little", 0.1, 2.0, 2.0, 150),
     "a training that went well": ("differs in writing", 0.5545, 1.02, 8.0, 200),
     "another training": ("differs in writing", 1.4, 1.03, 1.9, 150),
+    "a low best loss, and bad writing": ("differs in writing", 0.12, 1.02, 3.0, 150),
     "many letters may follow": ("sound", 2.2, 1.01, 1.03, 200),
     "a level a little below the best, as it may be by chance": ("sound", 1.0, 0.99, 1.01, 200),
+    "a leak that is small": ("sees the next", 1.0, 0.68, 1.4, 200),
+    "a loss that is half as large again": ("sees too little", 0.9, 1.5, 1.6, 200),
+    "a training in which nothing was learned for long": ("sound", 0.8, 1.01, 1.02, 300, 0.55),
+    "a leak that was found late": ("sees the next", 0.9, 0.6, 1.3, 300, 0.55),
 }
 
 
