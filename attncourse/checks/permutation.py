@@ -1988,7 +1988,8 @@ def _averaged_with_cases(seed: int) -> list[Case]:
         note = "noise" if how == "plain" else "noise, and nothing is drawn very low or very high"
         listed.append(Case({"height": height, "centre": centre, "drawn": drawn}, note))
     # A little nearer to one reading than to another: an answer that makes one of them amiss is told.
-    for word, other in in_any_order(itertools.permutations(WORDS, 2), seed):
+    for pair in in_any_order(map(" ".join, itertools.permutations(WORDS, 2)), seed):
+        word, other = pair.split()
         height, centre, noise = shapes(16)
         sources = _sources(height, centre)
         ratio = 1.12 + 0.1 * torch.rand((), generator=generator).item()
