@@ -5,6 +5,7 @@ import base64
 import contextlib
 import copy
 import gc
+import itertools
 import json
 import math
 import os
@@ -906,6 +907,53 @@ def test_what_is_there_answers_no_task_of_its_unit(unit):
 
 
 @pytest.mark.slow
+def test_what_was_handed_over_by_one_check_answers_no_other(tmp_path):
+    """Not even a function that the student has at home: one of those of `telling_input` is attention."""
+    right = "nothing is wrong: the queries are scaled first"
+    number = [case.note for case in TASKS["telling_input"].cases(0)].index(right)
+    keep = "kept = []\ndef telling_input(operator, query, key, value):\n    kept.append(operator)"
+    cells = [new_code_cell(HEAD_OF_TWO + keep), check_cell("kept", "checks.telling_input(telling_input)")]
+    cells += [new_code_cell(f"def attention(q, k, v):\n    return kept[{number}](q, k, v)")]
+    cells += [check_cell("used", "checks.attention(attention)")]
+    nb = executed(cells, tmp_path)
+    assert [mark(nb, name) for name in ("kept", "used")] == [0, 0]
+
+
+def handed_over_in_grading(task):
+    """The functions that an answer to this task is given, but for those that stay with the grader."""
+    for case in task.cases(0):
+        stay = task.calling.way.functions(case.inputs) if task.unseen else {}
+        inputs = {name: (lambda *_: None) if name in stay else value for name, value in case.inputs.items()}
+        with contextlib.suppress(TypeError, AttributeError):  # what is asked of a function that stays
+            for argument in task.calling.way.arguments(inputs):
+                given = argument if isinstance(argument, list) else [argument]
+                yield from (one for one in given if callable(one) and one not in inputs.values())
+        yield from (value for value in inputs.values() if isinstance(value, Program))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_is_handed_over_answers_no_other_task_of_its_unit(unit):
+    """An answer could keep it, and its check be moved to the front."""
+    tasks = checks.tasks(unit)
+    kept = {task.name: list(handed_over_in_grading(task)) for task in tasks}
+    for task in tasks:
+        cases = task.cases(0)[:4]
+        references = probe(task.calling, task.reference, cases, refusing=False)
+        for of, functions in kept.items():
+            for number, function in itertools.product(range(1, 4), functions if of != task.name else []):
+
+                def answer(*inputs, function=function, number=number):
+                    return function(*inputs[:number])
+
+                fails = (
+                    problem_with(task, case, *probe(task.calling, answer, [case], refusing=False), reference)
+                    for case, reference in zip(cases, references, strict=True)
+                )
+                assert any(fails), f"what {of} hands over answers {task.name}"
+
+
+@pytest.mark.slow
 def test_numbers_and_the_words_of_the_course_are_there(tmp_path):
     source = "import attncourse\nfrom attncourse import words\nprint(attncourse.__doc__.strip())\n"
     cells = [new_code_cell(f"{source}half = words.LAYER_NORM_EPS / 2\nprint(half)")]
@@ -1590,7 +1638,11 @@ def test_what_a_task_allows_costs_nothing():
 
 
 @pytest.mark.parametrize(
-    "source", ["/f x\n" * 200, "%time 1\n" * 8000, "%time 1\n" * 45 + "x = 1\n" * 9000, "x" * 200_000]
+    "source",
+    [
+        *("/f x\n" * 200, "%time 1\n" * 8000, "%time 1\n" * 45 + "x = 1\n" * 9000, "x" * 200_000),
+        "x=1\n" * 6000 + "!a\x85" * 490,  # IPython's lines end at more signs
+    ],
 )
 def test_a_cell_that_takes_too_long_to_read_is_not_read_and_that_is_told(source):
     found = scan(TASKS["softargmax"], "softargmax", [("own", source)], ["import torch"])
@@ -1667,11 +1719,19 @@ def test_names_that_are_made_up_by_the_dozen_are_of_one_kind():
     assert len({one.kind for one in found.remarks}) == 3
 
 
-@pytest.mark.parametrize("source", ["from mine import softargmax", "import mine.parts as m", "%run mine.py"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("from mine import softargmax", "import mine.parts as m", "%run mine.py", "_ = %run mine.py"),
+        *("run mine.py", " run -i './mine.py'\n", "%%time\nrun mine.py", "if x:\n    %time %run mine.py"),
+        "get_ipython().run_line_magic('run', 'mine.py')",
+    ],
+)
 def test_a_person_is_told_of_answers_in_other_files(source):
     found = scan(TASKS["softargmax"], "softargmax", [("softargmax", source)], ["import torch"], {"mine"})
     assert "was not read" in found.remarks[0][1]
-    assert not scan(TASKS["softargmax"], "softargmax", [("own", "import math")], [], {"mine"}).remarks
+    for harmless in ("import math", "run(3)", "run = 3", "run is None", "run - 3", "'''\nrun the model\n'''"):
+        assert not scan(TASKS["softargmax"], "softargmax", [("own", harmless)], [], {"mine"}).remarks
 
 
 @pytest.mark.slow

@@ -840,9 +840,10 @@ def _chunked_attention_cases(seed: int) -> list[Case]:
     hundreds = case(4, 16, 4, "scores in the hundreds")
     hundreds.inputs["query"][:, 0] = torch.tensor([2.0, -2.0, 1.0, -1.0])
     hundreds.inputs["key"][:, 0] += torch.linspace(-300, 300, 16)
-    below = case(4, 12, 4, "all scores far below zero")
+    # In double precision: in single one, scores so large are rounded so much that it shows in the output.
+    below = case(4, 12, 4, "all scores far below zero", dtype=torch.float64)
     below.inputs["query"][:, 0] = 10.0
-    below.inputs["key"][:, 0] -= 100.0
+    below.inputs["key"][:, 0] -= 200.0
 
     return [
         case(5, 12, 4, "three whole chunks"),

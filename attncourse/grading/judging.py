@@ -370,15 +370,12 @@ class Execute(preprocessors.Execute):
         self, task: Task, cases: Sequence[Case], instead: Sequence[str]
     ) -> tuple[dict[str, Callable], dict[int, dict[str, Callable]]]:
         """What may be asked of us meanwhile, by name; and the functions among the inputs that stay here."""
-        known, way = task.cases(0), task.calling.way
+        way = task.calling.way
         functions: dict[str, Callable] = {f"task.{part}": registry[part].stand_in for part in instead}
-        unseen = {
-            place: way.functions(case.inputs)
-            for place, case in enumerate(cases)
-            if task.unseen and not any(case is other for other in known)
-        }
-        # A right function of the grader's may be handed any of them.
         handed = dict(enumerate(way.functions(case.inputs) for case in cases))
+        # Those that the student knows, too: some do what another task asks for, and could be kept for that.
+        unseen = handed if task.unseen else {}
+        # A right function of the grader's may be handed any of them.
         functions |= wire.programs(handed if instead else unseen)
         for part in made.outside(task):
             if self._right.get(part) is not None:

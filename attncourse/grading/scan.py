@@ -96,7 +96,7 @@ def scan(
     found.remarks += [Remark(place, words, words) for place, words in read if isinstance(words, str)]
     own = [(place, cell) for place, cell in read if isinstance(cell, Cell)]
     for place, source in cells:
-        if not _is_too_much(source) and _RUN.search(source):
+        if not _is_too_much(source) and _RUN.search(_plain_python(source).strip()):
             found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
     notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own)
     found.calls = notebook.certain_call(answer, refused)
@@ -286,7 +286,11 @@ MOST_CHARACTERS = 100_000
 # Of all own cells: what Python makes of a character while it reads takes hundreds of bytes.
 MOST_CHARACTERS_OF_ALL = 300_000
 MOST_LINES = 10  # that a remark names
-_RUN = re.compile(r"^[^\S\n]*%run\b", re.MULTILINE)
+# As IPython writes `%run`, also for another command. A cell of one line may leave the sign out.
+_RUN = re.compile(
+    r"magic\((['\"]%?run\b|[^\n]*%run\b)"
+    r"|^run[^\S\n]+(?!(is|in|and|or|if|not)\b)['\w./~-][^\s=][^\n]*$"
+)
 # Cell magics that run the rest of the cell as Python.
 RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
@@ -295,8 +299,21 @@ RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 def _is_too_much(source: str) -> bool:
     if len(source) > MOST_CHARACTERS:
         return True
-    magics = len(_MAGICS.findall(source))
+    # IPython's lines end at more signs than a pattern's.
+    magics = sum(map(len, map(_MAGICS.findall, source.splitlines())))
     return magics > MOST_MAGICS or magics * len(source) > MOST_MAGICS_TIMES_CHARACTERS
+
+
+@functools.lru_cache(maxsize=500)
+def _plain_python(source: str) -> str:
+    """A cell without IPython's own ways of writing; as it is where IPython stumbles over it."""
+    first, _, rest = source.lstrip().partition("\n")
+    if first.startswith(RUNNING):
+        source = f"\n{rest}"
+    try:
+        return TransformerManager().transform_cell(source)
+    except Exception:
+        return source
 
 
 # The same cells stand above many checks.
@@ -305,11 +322,8 @@ def _parse(source: str) -> Cell | str | None:
     """What stands in a cell; else why it was not read, or None where it does not run either."""
     if _is_too_much(source):
         return "is too long, or has too many commands of IPython's: it was not read"
-    first, _, rest = source.lstrip().partition("\n")
-    if first.startswith(RUNNING):
-        source = f"\n{rest}"
     try:
-        return Cell(ast.parse(TransformerManager().transform_cell(source)))
+        return Cell(ast.parse(_plain_python(source)))
     except (RecursionError, MemoryError):  # this process has less left of Python's stack than a kernel
         return "is nested too deeply: it was not read"
     except Exception:  # a SyntaxError, and whatever IPython's own reading stumbles over
@@ -323,7 +337,7 @@ def _walk(tree: ast.AST) -> list[ast.AST]:
 
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
-    for kept in (_is_too_much, _parse, _walk):
+    for kept in (_is_too_much, _plain_python, _parse, _walk):
         kept.cache_clear()
 
 

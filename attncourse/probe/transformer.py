@@ -31,12 +31,20 @@ def _attend(W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Callable:
     return given(attend)
 
 
+# What is handed over does what an MLP and a normalisation do, and answers no task: to write a layer
+# normalisation and an MLP with a ReLU is asked in the same notebook.
+
+
 def _network(W_1: Tensor, W_2: Tensor) -> Callable:
-    return given(lambda x: torch.relu(x @ W_1) @ W_2)
+    return given(lambda x: torch.tanh(x @ W_1) @ W_2)
 
 
 def _norm(gain: Tensor) -> Callable:
-    return given(lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:], gain))
+    def norm(x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return gain * centred / centred.abs().mean(-1, keepdim=True)
+
+    return given(norm)
 
 
 def _block(weights: Tensor) -> Callable:
