@@ -1565,6 +1565,12 @@ UNCERTAIN = {
     ),
     "put among the globals": ("globals()['soft' + 'argmax'] = lambda s: torch.softmax(s, -1)"),
     "bound to what another does": ("def other(s):\n    return torch.softmax(s, -1)\nsoftargmax = other"),
+    "out of what is handed over": (
+        "def softargmax(f):\n    return f.__wrapped__.__closure__[0].cell_contents"
+    ),
+    "by a module that finds modules": (
+        "import pydoc\ndef softargmax(s):\n    return pydoc.locate('tor' 'ch')(s, -1)"
+    ),
     "by PyTorch's other name": "def softargmax(s):\n    return torch._safe_softmax(s, -1)",
     "a layer that is only built": (
         "def softargmax(s):\n    torch.nn.MultiheadAttention(4, 2)\n    return s.exp()"

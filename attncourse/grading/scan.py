@@ -28,7 +28,7 @@ SUSPICIOUS = {
     *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
     *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
     *("globals", "importlib", "builtins", "ctypes", "marshal", "pickle", "disable_current_modes"),
-    "compilationunit",
+    *("compilationunit", "cell_contents", "getclosurevars", "pydoc", "pkgutil", "runpy"),
 }
 # What is called in a thread is not refused.
 THREADS = {"thread", "threading", "threadpoolexecutor"}
