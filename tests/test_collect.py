@@ -640,3 +640,66 @@ def test_of_two_who_are_called_alike_the_exact_name_decides(course, capsys):
     roster = write(course / "roster.csv", b"id,last_name,first_name\nAnn,A,B\nann,C,D\n")
     collect(capsys, course / "flat", "--roster", roster)
     assert there(course) == {name: notebook(mark=name) for name in ("Ann", "ann")}
+
+
+def test_without_a_roster_a_platforms_name_in_somebodys_folder_is_not_believed(course, capsys):
+    """A student can call a file as a platform does: by another's name."""
+    collect(capsys, folder_of(course / "first", {"grace/sums.ipynb": "grace", "ada/sums.ipynb": "ada"}))
+    name = f"grace_1_2_{UNIT}.ipynb"
+    out = collect(capsys, folder_of(course / "second", {f"mallory/{name}": "forged"}), expect=1)
+    assert f"mallory/{name} is grace's by a name inside of 'mallory'" in out
+    alike = {f"{one}/lab_1_2_{UNIT}.ipynb": one for one in ("ada", "bob", "carl")}
+    out = collect(capsys, folder_of(course / "third", alike), expect=1)
+    assert out.count("is lab's by a name inside of") == 3
+    assert there(course) == {one: notebook(mark=one) for one in ("grace", "ada")}
+    # Inside of it the name is the outermost; and a class in one folder is a platform's.
+    collect(capsys, course / "third/ada")
+    assert there(course)["lab"] == notebook(mark="ada")
+    class_ = {f"export/{one}_1_2_{UNIT}.ipynb": one for one in ("dan", "eve", "fay")}
+    collect(capsys, folder_of(course / "fourth", class_))
+    assert {"dan", "eve", "fay"} <= set(there(course))
+
+
+def folder_of(folder, marks):
+    for name, mark in marks.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, notebook(mark=mark))
+    return folder
+
+
+def test_what_was_copied_by_a_killed_run_is_followed_by_the_next_attempt(course, capsys, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    first = folder_of(course / "first", {"ada/sums.ipynb": "1"})
+    with monkeypatch.context() as patch:
+        patch.setattr(Collection, "_write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            main(["collect", str(first)])
+    assert there(course) == {"ada": notebook(mark="1")}
+    assert "there already" in collect(capsys, first)
+    later = folder_of(course / "later", {"ada/sums.ipynb": "2"})
+    os.utime(later / "ada/sums.ipynb", (2e9, 2e9))
+    assert "newer attempt" in collect(capsys, later)
+    assert there(course) == {"ada": notebook(mark="2")}
+
+
+def test_with_names_and_passing_numbers_only_a_student_is_called_by_the_name(course, capsys):
+    head = "Identifier,Full name,Status"
+    for number, mark in ((9001, "1"), (9777, "2")):
+        sheet = write(course / "sheet.csv", f"{head}\nParticipant {number},Ada Byron,Submitted\n".encode())
+        name = f"Ada Byron_{number}_assignsubmission_file_/sums.ipynb"
+        content = archive({name: notebook(mark=mark)}, {name: (2026, 3, int(mark), 10, 0, 0)})
+        collect(capsys, write(course / "a.zip", content), "--roster", sheet)
+        assert there(course) == {"Ada-Byron": notebook(mark=mark)}
+
+
+def test_a_list_that_a_spreadsheet_has_saved_is_read_or_a_sentence(course, capsys):
+    first = folder_of(course / "first", {"zoë/sums.ipynb": "1"})
+    collect(capsys, first)
+    text = (course / "collected.csv").read_text(encoding="utf-8")
+    (course / "collected.csv").write_text(text, encoding="utf-8-sig")
+    collect(capsys, first)
+    (course / "collected.csv").write_text(text, encoding="cp1252")
+    assert main(["collect", str(first)]) == 1
+    assert "collected.csv cannot be read" in capsys.readouterr().err

@@ -236,6 +236,7 @@ class Run:
     def conclude(self) -> int:
         """Print what is in the way, and return the exit status."""
         self.problems += self.course.problems
+        self.problems += self.course.strangers()
         if not policy.is_in_force():
             source, target = (
                 Path(__file__).parent / policy.SWITCH,

@@ -206,6 +206,7 @@ class Collection:
         folders = zip(*(one.found.parts[:-1] for one in notebooks), strict=False)
         outer = [names[0] for names in itertools.takewhile(lambda names: len(set(names)) == 1, folders)]
         people = {(one.person.id, one.unit, one.sender.number) for one in notebooks if one.person is not None}
+        students = len({name for name, *_ in people})
         numbers = Counter((name, unit) for name, unit, number in people if number)
         of_unit = Counter(one.unit for one in notebooks)
         for one in notebooks:
@@ -214,11 +215,19 @@ class Collection:
                 yield ""
             elif self.roster is None and numbers[one.person.id, one.unit] > 1:
                 yield f"is of {one.person.id}, whom the platform knows by several numbers: give a roster"
-            elif level > len(outer) and not equally and (self.roster is not None or platform):
+            elif (
+                # A platform's folder holds a class: without a roster nothing else tells it from a student's.
+                (bool(platform) and (level > len(outer) or (level > 0 and students < A_CLASS)))
+                if self.roster is None
+                else level > len(outer) and not equally
+            ):
                 place = repr("/".join(one.found.parts[:level]))
                 yield (
-                    f"is {one.person.id}'s by a name inside of {place}, and others are not named so far in: "
-                    f"if {place} is one student's, call it by their name; if not, collect it by itself"
+                    f"is {one.person.id}'s by a name inside of {place}, which may be a student's folder: "
+                    f"if it is, call it by their name; if not, collect what is in it, or give a roster"
+                    if self.roster is None
+                    else f"is {one.person.id}'s by a name inside of {place}, and others are not named so far "
+                    f"in: if {place} is one student's, call it by their name; if not, collect it by itself"
                 )
             elif self.roster is None and not platform and level < len(outer) and of_unit[one.unit] >= A_CLASS:
                 yield (
@@ -300,7 +309,8 @@ class Collection:
             except OSError as error:
                 words = f"not copied: {advice(error) or error.strerror}"
                 self.failed = True
-            if words in (_NEW, _NEWER):
+            # Copied by a run that came no further, too.
+            if words in (_NEW, _NEWER) or (words == _SAME and (student, unit) not in before):
                 before[student, unit] = chosen.taken
                 self._write(before.values())
             done.append((chosen, words))
@@ -338,8 +348,13 @@ class Collection:
         """What was brought before."""
         if not self.list.exists():
             return {}
-        with self.list.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
+        try:
+            with self.list.open(newline="", encoding="utf-8-sig") as file:
+                rows = list(csv.reader(file))
+        except (OSError, ValueError, csv.Error) as error:
+            raise Unusable(
+                f"{LIST} cannot be read ({type(error).__name__}): put back a copy, in UTF-8, or move it away"
+            ) from None
         try:
             taken = [Taken(*row) for row in rows[1:]]
         except TypeError:

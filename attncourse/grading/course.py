@@ -46,7 +46,7 @@ from attncourse.grading.job import Files, Graded, Job, Limits, NotGraded, Page, 
 from attncourse.grading.release import adapt
 from attncourse.grading.repair import told
 from attncourse.grading.sanitise import file_names
-from attncourse.grading.submitted import Problem, Submission, as_known, digest, read_folder
+from attncourse.grading.submitted import Problem, Submission, as_known, digest, read_folder, spelled
 from attncourse.grading.term import Term, UnitResults
 from attncourse.grading.trouble import advice
 
@@ -502,6 +502,14 @@ class Course:
                 late.init_plugin()
                 return late
         return None
+
+    def strangers(self) -> Iterator[Problem]:
+        """Who has an extension by the rules of the course, and is not known: perhaps by another spelling."""
+        known = {spelled(one.id) for one in self.gradebook.students}
+        for name in self.rules.extensions:
+            if known and spelled(name) not in known:
+                words = f"extensions of {name!r}: nobody of that name has handed in or is in the gradebook"
+                yield Problem(rules.NAME, words, ungraded=False)
 
     def _penalty(self, row: Any) -> float | None:
         """What nbgrader would take off for being late, from the due date and the marks as they are now."""

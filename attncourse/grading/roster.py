@@ -64,7 +64,9 @@ def person(table: Table, row: list[str]) -> Person | None:
     # Brightspace writes # before what spreadsheets would take for numbers, Moodle "Participant".
     ids = [table.cell(row, name).removeprefix("#") for name in IDS]
     numbers = [re.sub(r"\D*(\d+)$", r"\1", table.cell(row, name)) for name in NUMBERS]
-    chosen = next(filter(None, [*ids, email.partition("@")[0], *numbers]), "")
+    # A number of Moodle's is another one in the next exercise: where there is nothing else, a name lasts.
+    name = "-".join(f"{first} {last}".split())
+    chosen = next(filter(None, [*ids, email.partition("@")[0], name, *numbers]), "")
     keys = frozenset(key.casefold() for key in [*ids, email] if key)
     if not chosen:
         return None

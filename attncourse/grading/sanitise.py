@@ -52,6 +52,8 @@ _TAGS = nh3.ALLOWED_TAGS - {"area", "map"} | {"big", "font", "input", "tfoot"}
 _ATTRIBUTES: dict[str, set[str]] = {tag: set(names) for tag, names in nh3.ALLOWED_ATTRIBUTES.items()}
 _ATTRIBUTES["*"] = {"align", "class", "dir", "id", "lang", "style", "title", "valign"}
 _ATTRIBUTES |= {"font": {"color", "face", "size"}, "details": {"open"}, "input": {"checked"}}
+# Of a table whose cells each cover more, browsers draw the lines for minutes. pandas shows 60 rows at most.
+_SPANS = {"colspan": 20, "columnspan": 20, "rowspan": 60, "span": 20}
 _SIZES = {"border", "cellpadding", "cellspacing", "height", "size", "width"}
 for _tag in ("table", "td", "th", "col"):
     _ATTRIBUTES[_tag] |= {"border", "cellpadding", "cellspacing", "bgcolor", "height", "width"}
@@ -134,7 +136,13 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
             return value if _is_picture(value) or _BESIDE.fullmatch(unquote(value)) else None
         case _ if name in _SIZES and _is_large(value):
             return None
+        case _ if name in _SPANS and _is_wide(name, value):
+            return None
     return value
+
+
+def _is_wide(name: str, span: str) -> bool:
+    return not (span.isdecimal() and len(span) < 4 and int(span) <= _SPANS[name])
 
 
 _CLEANER = nh3.Cleaner(
@@ -254,7 +262,10 @@ _MATH_CLEANER = nh3.Cleaner(
     attributes={"*": _OF_MATHML | _SIZES},
     # A small negative space is part of many formulas.
     attribute_filter=lambda tag, name, value: (
-        None if (name in _SIZES or name == "style") and _is_large(value) else value
+        None
+        if ((name in _SIZES or name == "style") and _is_large(value))
+        or (name in _SPANS and _is_wide(name, value))
+        else value
     ),
     filter_style_properties=_STYLES | {"justify-items"},
 )
