@@ -1393,8 +1393,12 @@ def test_a_course_has_one_secret_which_only_its_owner_reads(tmp_path):
     assert secret.of_course(tmp_path) == made_now
     (path,) = tmp_path.iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
-    path.write_text("")
+    path.write_bytes(b"\xff\0")
     with pytest.raises(ValueError, match="holds no secret: expected 64 hexadecimal digits"):
+        secret.of_course(tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ValueError, match="holds no secret"):
         secret.of_course(tmp_path)
 
 

@@ -407,6 +407,8 @@ def test_the_term_report_can_be_read_by_everyone(browser, tmp_path, width, schem
             "course.toml, line 1: units names the unit 'summs': there are ['sums']",
         ),
         ("[due]\nsums = 3", "course.toml, line 2: sums is 3: expected a date and time"),
+        ("\ufeff[due]\nsums = 0001-01-01T00:00:00Z", "course.toml, line 2: sums is datetime"),
+        ("[extensions]\nada = { sums = 9e11 }", "course.toml, line 2: ada has 900000000000.0 more days"),
         ('timezone = "Mars"', "course.toml, line 1: timezone is 'Mars': expected one such as Europe/Berlin"),
     ],
 )

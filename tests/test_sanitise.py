@@ -627,6 +627,18 @@ def test_what_would_push_everything_away_is_taken_out(large):
     assert ">x" in shown or "<img" in shown or "<hr" in shown or "<mfrac" in shown
 
 
+def test_tables_span_no_more_than_browsers_can_draw():
+    """Of 8 kB of such rows one becomes unusable, as lines are drawn around all that a cell covers."""
+    rows = "<tr><td rowspan=65534 colspan=1000>x</td><td rowspan=3 colspan='2'>y</td></tr>"
+    formula = (
+        "<math><mtable><mtr><mtd columnspan='1000' rowspan='9999'><mi>x</mi></mtd></mtr></mtable></math>"
+    )
+    for cleaned in (clean_html(f"<table>{rows}</table>"), markdown2html({}, f"<table>{rows}</table>")):
+        assert re.findall(r"(?:row|col)span=.(\d+)", cleaned) == ["3", "2"]
+    assert "span" not in clean_html(formula)
+    assert "span" not in clean_html("<table><colgroup span=900></colgroup><tr><td>x</td></tr></table>")
+
+
 def test_outputs_have_sizes_that_fit():
     def cleaned(bundle):
         about = bundle.pop("metadata", {})

@@ -183,6 +183,15 @@ def test_a_due_date_entered_after_grading_counts_from_the_next_run_on(course, he
     assert everything(course)["ben"][2] == 0
 
 
+def test_an_extension_of_nobody_is_told_of(course, here, capsys):
+    hand_in(course, "ada")
+    (course / "course.toml").write_text(f"[extensions]\nada = {{ {UNIT} = 2 }}\naad = {{ {UNIT} = 2 }}\n")
+    assert here() == 0
+    out = capsys.readouterr().out
+    assert "course.toml: extensions of 'aad': nobody of that name" in out
+    assert "'ada'" not in out
+
+
 def test_a_late_policy_beside_the_configuration_is_found(tmp_path):
     course = new_course(
         tmp_path,

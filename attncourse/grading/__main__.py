@@ -386,10 +386,9 @@ def table(unit: str, points: dict[str, float], entries: Sequence[Entry]) -> list
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is given: expected a whole number, at least 1")
+    return int(text)
 
 
 if __name__ == "__main__":

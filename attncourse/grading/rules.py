@@ -41,6 +41,7 @@ from nbgrader.plugins import LateSubmissionPlugin
 from attncourse.grading.submitted import spelled
 
 NAME = "course.toml"
+MOST_DAYS = 3650  # of an extension
 
 
 class Unusable(Exception):
@@ -129,7 +130,7 @@ def read(folder: Path, known: Sequence[str] | None = None) -> Rules:
     """
     path = folder / NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return Rules()
     except (OSError, UnicodeDecodeError) as error:
@@ -202,7 +203,7 @@ class _Reader:
             self._number(unit, weight)
         for unit, time in said.get("due", {}).items():
             self._unit(unit, unit)
-            right = isinstance(time, datetime.datetime)
+            right = isinstance(time, datetime.datetime) and 1970 <= time.year < 9000
             self._check(unit, right, f"is {time!r}: expected a date and time such as 2026-11-21T23:59:00")
         if "late" in said:
             for name, value in said["late"].items():
@@ -217,6 +218,7 @@ class _Reader:
             for unit, days in extensions.items():
                 self._unit(student, unit)
                 self._number(student, days)
+                self._check(student, days <= MOST_DAYS, f"has {days} more days: expected {MOST_DAYS} at most")
         return Rules(**about)
 
     def _unit(self, name: str, unit: Any) -> None:
