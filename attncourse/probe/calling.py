@@ -177,6 +177,8 @@ def _copied(value: Plain, contiguous: bool) -> Plain:
         return type(value)(_copied(part, True) for part in value)
     if type(value) is dict:
         return {name: _copied(part, True) for name, part in value.items()}
+    if isinstance(value, Program):
+        return value.anew()
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
     if contiguous or value.dim() < 2:

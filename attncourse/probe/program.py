@@ -53,10 +53,14 @@ class Program:
         self.calls += 1
         return _run(self.steps, inputs)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+    def anew(self) -> Program:
+        """The same function, which nobody has called yet."""
         again = copy.copy(self)
         again.calls = 0
         return again
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        return self  # who calls a copy has called the function
 
     def hand_on(self) -> Any:
         """What stands for it where it is an argument of another function, which calls it elsewhere."""
