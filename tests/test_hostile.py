@@ -14,11 +14,11 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from hostile import ALL, BEFORE, FLAGGED, OTHERS, UNGRADED, Sheet, kinds, write
 from nbformat.v4 import new_markdown_cell
 from nbgrader.api import Gradebook
 
-from attncourse.grading.hostile import BEFORE, FLAGGED, UNGRADED, Sheet, kinds
-from attncourse.grading.simulate import Exercise, write
+from attncourse.grading.simulate import Exercise
 
 pytestmark = pytest.mark.slow
 
@@ -233,3 +233,18 @@ def test_the_gradebook_says_what_the_table_says(graded):
         for student, marks in graded.marks.items():
             notebook = gradebook.find_submission_notebook(UNIT, UNIT, student)
             assert {grade.name: grade.score for grade in notebook.grades} == marks
+
+
+def test_what_a_hostile_submission_must_get():
+    points = {"check_a": 1.0, "check_b": 2.0, "check_c": 3.0, "check_d": 4.0}
+    by_earns = {kind.earns: kind.marks(points, "c") for kind in kinds.values()}
+    assert by_earns[ALL] == points
+    assert by_earns[OTHERS] == {**points, "check_c": 0.0}
+    assert by_earns[UNGRADED] == dict.fromkeys(points)
+    assert kinds["exits-at-once"].marks(points, "c") == {**points, "check_c": 0.0, "check_d": 0.0}
+
+
+def test_the_kinds_are_many_and_said():
+    assert len(kinds) >= 96
+    assert all(kind.words.endswith(".") for kind in kinds.values())
+    assert len({kind.words for kind in kinds.values()}) == len(kinds)

@@ -20,7 +20,6 @@ from attncourse import checks
 from attncourse.checks.task import source_of
 from attncourse.grading.__main__ import main
 from attncourse.grading.answers import right_answers
-from attncourse.grading.hostile import ALL, OTHERS, UNGRADED, kinds
 from attncourse.grading.simulate import Exercise, unfinished
 
 ROOT = Path(__file__).parents[1]
@@ -71,22 +70,21 @@ def test_a_larger_class_has_the_same_first_students(course, tmp_path):
 
 @pytest.mark.slow
 def test_everyone_has_a_line_for_every_task(course, tmp_path):
-    simulate(tmp_path / "class", "--students", "40", "--hostile")
+    simulate(tmp_path / "class", "--students", "40")
     exercise = Exercise(UNIT, nbformat.read(ROOT / "exercises" / UNIT / f"{UNIT}.ipynb", as_version=4))
     rows = truth(tmp_path / "class")
     students = dict.fromkeys(row["student_id"] for row in rows)
-    assert len(students) == 40 + len(kinds)
+    assert len(students) == 40
     assert [(row["student_id"], row["cell"]) for row in rows] == [
         (student, cell) for student in students for cell in exercise.points
     ]
-    honest = [row for row in rows if row["student_id"].startswith("student-")]
-    assert {row["kind"] for row in honest} == {"right", "misconception", "unfinished", "blank"}
-    for row in honest:
+    assert {row["kind"] for row in rows} == {"right", "misconception", "unfinished", "blank"}
+    for row in rows:
         assert row["assignment"] == UNIT
         assert float(row["max_score"]) == exercise.points[row["cell"]]
         assert float(row["score"]) == (float(row["max_score"]) if row["kind"] == "right" else 0)
     # Neither a class of geniuses nor one that is lost.
-    share = sum(float(row["score"]) for row in honest) / sum(float(row["max_score"]) for row in honest)
+    share = sum(float(row["score"]) for row in rows) / sum(float(row["max_score"]) for row in rows)
     assert 0.3 < share < 0.9
 
 
@@ -242,18 +240,3 @@ def test_a_class_is_simulated_in_the_folder_of_a_course(tmp_path, monkeypatch, c
     with pytest.raises(SystemExit):
         main(["simulate", UNIT])
     assert "run this in the folder of the course" in capsys.readouterr().err
-
-
-def test_the_kinds_of_hostile_submissions_are_many_and_said():
-    assert len(kinds) >= 40
-    assert all(kind.words.endswith(".") for kind in kinds.values())
-    assert len({kind.words for kind in kinds.values()}) == len(kinds)
-
-
-def test_what_a_hostile_submission_must_get():
-    points = {"check_a": 1.0, "check_b": 2.0, "check_c": 3.0, "check_d": 4.0}
-    by_earns = {kind.earns: kind.marks(points, "c") for kind in kinds.values()}
-    assert by_earns[ALL] == points
-    assert by_earns[OTHERS] == {**points, "check_c": 0.0}
-    assert by_earns[UNGRADED] == dict.fromkeys(points)
-    assert kinds["exits-at-once"].marks(points, "c") == {**points, "check_c": 0.0, "check_d": 0.0}

@@ -139,7 +139,7 @@ class Failed:
 
 
 # Modules and packages of this package that give nobody a mark. What they write is written anew by every run.
-_WITHOUT_MARKS = {"toy", "plots", "interactive", "answers", "hostile", "simulate", "kit", "export", "report"}
+_WITHOUT_MARKS = {"toy", "plots", "interactive", "answers", "simulate", "kit", "export", "report"}
 _WITHOUT_MARKS |= {
     "experiments",
     "collect",

@@ -18,7 +18,6 @@ from attncourse import checks
 from attncourse.checks import Task
 from attncourse.checks.task import source_of
 from attncourse.grading.answers import right_answers
-from attncourse.grading.hostile import Files, Sheet, kinds
 from attncourse.grading.job import MOST_BYTES, NotGraded
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import Submission, digest, read_folder
@@ -31,10 +30,6 @@ points that it must get stand in a CSV file beside the folder, with the columns
 of grades_by_task.csv. The same seed gives the same class. A second unit joins
 the first. When the rehearsal is over, --remove takes away all of it and nothing
 else: its notebooks, what grading made of them, and their marks."""
-
-HOSTILE = """\
-also one student for each known way to break or cheat a grader: endless loops,
-forged results, fork bombs. Meant to be graded with isolation"""
 
 COLUMNS = ("assignment", "student_id", "cell", "score", "max_score", "kind", "what", "submission")
 
@@ -139,21 +134,7 @@ def unfinished(source: str) -> str:
     return "\n".join([*lines, " " * last.col_offset + "pass  # TODO"])
 
 
-def write(path: Path, files: Files) -> None:
-    """Write the files of a submission into a folder, which must not exist."""
-    path.mkdir(parents=True)
-    for name, content in files.items():
-        file = path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, Path):
-            file.symlink_to(content)
-        else:
-            file.write_bytes(content)
-
-
-def simulate(
-    exercise: Exercise, folder: Path, truth: Path, *, students: int, seed: int, hostile: Sequence[str] = ()
-) -> None:
+def simulate(exercise: Exercise, folder: Path, truth: Path, *, students: int, seed: int) -> None:
     """Write a class.
 
     Parameters
@@ -166,32 +147,21 @@ def simulate(
     students : int
     seed : int
         The first students of a larger class with the same seed are those of a smaller one.
-    hostile : sequence of str
-        The names of the kinds of hostile submissions to add, one student for each.
     """
     rows = read_truth(truth)
     for number in range(1, students + 1):
         name = f"student-{number:03}"
         answers = exercise.student(f"{seed} {number}")
-        notebook = nbformat.writes(exercise.filled(answers)).encode() + b"\n"
-        write(folder / name / exercise.unit, {f"{exercise.unit}.ipynb": notebook})
-        own = fingerprint(folder / name / exercise.unit)
+        submission = folder / name / exercise.unit
+        submission.mkdir(parents=True)
+        nbformat.write(exercise.filled(answers), submission / f"{exercise.unit}.ipynb")
+        own = fingerprint(submission)
         rows += [[exercise.unit, name, *map(str, row), own] for row in exercise.rows(answers)]
-    for kind in (kinds[name] for name in hostile):
-        name = f"hostile-{kind.name}"
-        answers = {task.name: exercise.right(task) for task in exercise.tasks}
-        sheet = Sheet(exercise.unit, exercise.filled(answers), folder.absolute().parent)
-        write(folder / name / exercise.unit, kind.files(sheet))
-        own = fingerprint(folder / name / exercise.unit)
-        for cell, points in kind.marks(exercise.points, sheet.task).items():
-            most = str(exercise.points[cell])
-            mark = "" if points is None else str(points)
-            rows.append([exercise.unit, name, cell, mark, most, "hostile", kind.words, own])
     write_truth(truth, rows)
 
 
 def fingerprint(folder: Path) -> str:
-    """What identifies a submission; empty if it cannot be read, as some hostile ones cannot."""
+    """What identifies a submission; empty if it cannot be read."""
     try:
         return digest(read_folder(folder, MOST_BYTES))
     except NotGraded:
@@ -273,7 +243,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("units", nargs="*", metavar="UNIT", help="a unit whose exercises are answered")
     parser.add_argument("--students", type=int, default=30, metavar="N", help="how many (30)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="which class (0)")
-    parser.add_argument("--hostile", action="store_true", help=HOSTILE)
     parser.add_argument("--out", type=Path, default=Path("submitted"), help="the folder (submitted)")
     parser.add_argument("--remove", action="store_true", help="remove the rehearsal, and nothing else")
     options = parser.parse_args(arguments)
@@ -284,12 +253,10 @@ def main(arguments: Sequence[str]) -> int:
         _check(parser, options, truth)
     except Unusable as reason:
         parser.error(str(reason))
-    hostile = list(kinds) if options.hostile else []
     for unit in options.units:
         exercise = Exercise(unit, nbformat.read(Path("exercises", unit, f"{unit}.ipynb"), as_version=4))
-        simulate(exercise, options.out, truth, students=options.students, seed=options.seed, hostile=hostile)
-    number = options.students + len(hostile)
-    print(f"{number} students are in {options.out}; what they must get is in {truth}.")
+        simulate(exercise, options.out, truth, students=options.students, seed=options.seed)
+    print(f"{options.students} students are in {options.out}; what they must get is in {truth}.")
     return 0
 
 

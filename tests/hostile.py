@@ -1,4 +1,4 @@
-"""Hostile, broken and odd submissions, to rehearse on: every kind with the points that it must get.
+"""Hostile, broken and odd submissions: every kind with the points that it must get.
 
 Each kind is a function that spoils a notebook of right answers. Where it concerns one answer,
 that is the third task's: so that there are points before it and after it to be lost.
@@ -30,6 +30,18 @@ OTHERS = "no point for the answer concerned, every other point"
 BEFORE = "no point for the answer concerned, every point before it; those after it may be lost"
 FLAGGED = "no point for the answer concerned, or a remark to the instructor; every other point"
 UNGRADED = "no marks: it cannot be graded, and the instructor is told"
+
+
+def write(path: Path, files: Files) -> None:
+    """Write the files of a submission into a folder, which must not exist."""
+    path.mkdir(parents=True)
+    for name, content in files.items():
+        file = path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            file.symlink_to(content)
+        else:
+            file.write_bytes(content)
 
 
 @dataclass
