@@ -10,6 +10,13 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
+def broadcasts_to(tensor: Tensor, shape: torch.Size) -> bool:
+    try:
+        return torch.broadcast_shapes(tensor.shape, shape) == shape
+    except RuntimeError:
+        return False
+
+
 def require_tensor(name: str, tensor: Tensor) -> None:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} is a {type(tensor).__name__}: expected a torch.Tensor")
@@ -117,11 +124,7 @@ def require_mask(mask: Tensor, scores_shape: torch.Size) -> None:
         raise ValueError(
             f"mask has shape {shape_of(mask)} and dtype {mask.dtype}: expected torch.bool, True = may attend"
         )
-    try:
-        fits = torch.broadcast_shapes(mask.shape, scores_shape) == scores_shape
-    except RuntimeError:
-        fits = False
-    if not fits:
+    if not broadcasts_to(mask, scores_shape):
         raise ValueError(
             f"mask has shape {shape_of(mask)}: expected one that broadcasts to {tuple(scores_shape)}, "
             "the shape of the scores"

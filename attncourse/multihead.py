@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from attncourse._require import (
+    broadcasts_to,
+    require_count,
     require_floating,
     require_groups,
     require_key,
@@ -43,10 +45,10 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     ValueError
         If the features of `x` cannot be divided evenly among the heads.
     TypeError
-        If `x` is not a tensor.
+        If `x` is not a tensor, or `num_heads` not an int.
     """
     require_tensor("x", x)
-    _require_positive("num_heads", num_heads)
+    require_count("num_heads", num_heads, 1)
     if x.dim() < 2 or x.shape[-1] % num_heads:
         raise ValueError(
             f"x has shape {shape_of(x)}: expected (..., positions, features) "
@@ -148,6 +150,8 @@ class MultiHeadAttention(nn.Module):
         If a size is not positive, `dropout_p` is not a probability, `key_dim` or
         `value_dim` is not given and num_heads does not divide model_dim, or
         num_key_value_heads does not divide num_heads.
+    TypeError
+        If a size is not an int.
 
     References
     ----------
@@ -172,8 +176,8 @@ class MultiHeadAttention(nn.Module):
         num_key_value_heads: int | None = None,
     ) -> None:
         super().__init__()
-        _require_positive("model_dim", model_dim)
-        _require_positive("num_heads", num_heads)
+        require_count("model_dim", model_dim, 1)
+        require_count("num_heads", num_heads, 1)
         if None in (key_dim, value_dim) and model_dim % num_heads:
             raise ValueError(
                 f"model_dim is {model_dim} and num_heads is {num_heads}: expected a multiple of num_heads, "
@@ -188,9 +192,9 @@ class MultiHeadAttention(nn.Module):
         self.key_input_dim = model_dim if key_input_dim is None else key_input_dim
         self.value_input_dim = model_dim if value_input_dim is None else value_input_dim
         for name in ("key_dim", "value_dim", "key_input_dim", "value_input_dim"):
-            _require_positive(name, getattr(self, name))
+            require_count(name, getattr(self, name), 1)
         self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
-        _require_positive("num_key_value_heads", self.num_key_value_heads)
+        require_count("num_key_value_heads", self.num_key_value_heads, 1)
         require_groups(num_heads, self.num_key_value_heads)
         self.dropout_p = dropout_p
         self.batch_first = batch_first
@@ -519,20 +523,11 @@ def fused_attention(
     return output.reshape(*batch, *output.shape[-3:])
 
 
-def _require_positive(name: str, number: int) -> None:
-    if not isinstance(number, int) or number < 1:
-        raise ValueError(f"{name} is {number!r}: expected a whole number, at least 1")
-
-
 def _require_head_mask(head_mask: Tensor, shape: torch.Size) -> None:
     require_tensor("head_mask", head_mask)
     if head_mask.dtype != torch.bool:
         require_floating("head_mask", head_mask)
-    try:
-        fits = head_mask.dim() > 0 and torch.broadcast_shapes(head_mask.shape, shape) == shape
-    except RuntimeError:
-        fits = False
-    if not fits or head_mask.shape[-1] != shape[-1]:
+    if head_mask.dim() == 0 or head_mask.shape[-1] != shape[-1] or not broadcasts_to(head_mask, shape):
         raise ValueError(
             f"head_mask has shape {shape_of(head_mask)}: expected one that broadcasts to {tuple(shape)}, "
             "with a number for each head"

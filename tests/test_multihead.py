@@ -472,7 +472,6 @@ ONES = torch.ones(2, 3, requires_grad=True)
 VALUE_ERRORS = {
     "heads do not divide": (lambda: MultiHeadAttention(6, 4), "model_dim is 6", "num_heads is 4", "multiple"),
     "no heads": (lambda: MultiHeadAttention(6, 0), "num_heads is 0", "at least 1"),
-    "half a head": (lambda: MultiHeadAttention(6, 1.5), "num_heads is 1.5", "whole number"),
     "no features": (lambda: MultiHeadAttention(0, 1), "model_dim is 0", "at least 1"),
     "negative key_dim": (lambda: MultiHeadAttention(6, 2, -3, 3), "key_dim is -3", "at least 1"),
     "no value features": (lambda: MultiHeadAttention(6, 2, value_input_dim=0), "value_input_dim is 0"),
@@ -526,7 +525,6 @@ VALUE_ERRORS = {
         lambda: MultiHeadAttention(6, 6, num_key_value_heads=4), "num_key_value_heads is 4", "num_heads is 6"
     ),
     "no shared heads": (lambda: MultiHeadAttention(6, 2, num_key_value_heads=0), "num_key_value_heads is 0"),
-    "half a shared head": (lambda: MultiHeadAttention(6, 2, num_key_value_heads=1.0), "is 1.0", "whole"),
     "shared heads in PyTorch's layer": (
         lambda: MultiHeadAttention(6, 2, num_key_value_heads=1).to_torch(), "num_key_value_heads is 1"
     ),
@@ -560,6 +558,9 @@ def test_a_value_error_names_what_came_and_what_was_expected(case):
     ("call", "name"),
     [
         (lambda: LAYER([1.0]), "query is a list"),
+        (lambda: MultiHeadAttention(6, 1.5), "num_heads is a float: expected an int"),
+        (lambda: MultiHeadAttention(8, True), "num_heads is a bool: expected an int"),
+        (lambda: MultiHeadAttention(6, 2, num_key_value_heads=1.0), "num_key_value_heads is a float"),
         (lambda: LAYER(Q, K, V, mask=[True]), "mask is a list"),
         (lambda: LAYER(Q, K, V, head_mask=[1.0, 0.0]), "head_mask is a list"),
         (lambda: split_heads([1.0], 1), "x is a list"),
