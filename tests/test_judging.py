@@ -868,6 +868,20 @@ def test_a_function_outside_can_be_asked_from_many_threads(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_right_function_stands_in_by_every_name_and_as_often_as_a_search_asks(tmp_path):
+    solution = nbformat.read(
+        Path(__file__).parents[1] / "solutions/attention_operator/attention_operator.ipynb", as_version=4
+    )
+    search = next(cell.source for cell in solution.cells if cell.source.startswith("def picking_query"))
+    alias = "soft = softargmax\n" + ON_THE_PART.replace("softargmax(", "soft(")
+    cells = [new_code_cell(HEAD_OF_TWO + WRONG_PART), check_cell("part", "checks.softargmax(softargmax)")]
+    cells += [new_code_cell(alias), check_cell("attention", "checks.attention(attention)")]
+    cells += [new_code_cell(search), check_cell("search", "checks.picking_query(picking_query)")]
+    nb = executed(cells, tmp_path)
+    assert [mark(nb, name) for name in ("part", "attention", "search")] == [0, 2, 2], text_of(nb, "search")
+
+
+@pytest.mark.slow
 def test_only_what_was_judged_before_is_given(tmp_path):
     """Else a right function could be asked for all that its own check will ask, which comes later."""
     cells = [new_code_cell(HEAD_OF_TWO + WRONG_PART), new_code_cell(ON_THE_PART)]
@@ -1308,8 +1322,8 @@ def test_what_a_function_is_made_of_tells_no_answer_or_is_not_seen(name):
 
 
 def test_the_pipe_comes_to_an_end():
-    pipe = Pipe({"f": lambda n: n})
-    for number in range(MOST_QUESTIONS):
+    pipe = Pipe({"f": lambda n: n}, cases=2)
+    for number in range(2 * MOST_QUESTIONS):
         assert asked(pipe, "f", number % 9) == number % 9
     with pytest.raises(ValueError, match="more than"):
         asked(pipe, "f", 1)
@@ -1673,6 +1687,22 @@ def test_a_name_that_stands_a_thousand_times_is_followed_once():
         found = scan(TASKS["softargmax"], "softargmax", [("softargmax", many)], ["import torch"])
     assert found.remarks
     assert len(walked) < 20
+
+
+def test_what_has_many_names_is_read_once():
+    # Where it was read for each, 18 kB took gigabytes of the grader's memory.
+    names = [f"a{number}" for number in range(300)]
+    many = f"{' = '.join(['softargmax', *names])} = [{'1, ' * 500}]\ndef f():\n    return {', '.join(names)}"
+    cell = scanning._parse(f"{many}\n" + "softargmax = f")
+    reached = list(scanning._Notebook([], [("mine", cell)]).reached("softargmax"))
+    assert len(reached) == len({id(node) for *_, node in reached}) < 2000
+
+
+def test_a_line_of_many_magics_is_read_once():
+    # Where each was followed to the end of the line, 96 kB took five seconds at each check.
+    line = 'x = "' + "magic(" * 16_000 + '"'
+    assert not scan(TASKS["softargmax"], "softargmax", [("own", line)], ["import torch"]).remarks
+    assert scan(TASKS["softargmax"], "softargmax", [("own", f"{line}\n%run x.py")], ["import torch"]).remarks
 
 
 def test_of_a_long_line_of_attributes_each_is_named_in_short():

@@ -62,7 +62,12 @@ def _layer_norm_cases(seed: int) -> list[Case]:
 
     def case(*shape: int, note: str = "", scale: float = 1.0, **how: Any) -> Case:
         dtype = how.pop("dtype", torch.float32)
-        x = scale * normal(*shape, dtype=dtype) + 2 * scale * normal(*shape[:-1], 1, dtype=dtype)
+        x = normal(*shape, dtype=dtype)
+        # Not all nearly the same by chance, so that every formula for the variance gives it.
+        x = x / (0.2 + x.std(-1, correction=0, keepdim=True)) + torch.tanh(
+            normal(*shape[:-1], 1, dtype=dtype)
+        )
+        x = scale * x
         gain, bias = 1 + 0.5 * normal(shape[-1], dtype=dtype), normal(shape[-1], dtype=dtype)
         return Case({"x": x, "gain": gain, "bias": bias}, note, **how)
 

@@ -342,7 +342,7 @@ class Execute(preprocessors.Execute):
         for _ in range(2):
             functions, unseen = self._functions(task, cases, instead)
             asked = wire.request(task.calling, cases, instead, unseen)
-            text = self._ask(code, asked, nonce, Pipe(functions), times)
+            text = self._ask(code, asked, nonce, Pipe(functions, len(cases)), times)
             if self._stopped or text is not None or not self._interrupted:
                 break
             self._interrupted = False

@@ -21,7 +21,7 @@ from attncourse.probe.wire import decode, encode, holds_function, is_handed_over
 
 # Much more than any answer needs, and little enough for this process: the largest thing that can be
 # computed from a tensor are the scores of all rows of numbers with each other.
-MOST_QUESTIONS = 1000  # for each function
+MOST_QUESTIONS = 1000  # for each function in each case: a search asks a few hundred; time is limited, too
 MOST_CHARACTERS = 2**19
 MOST_SCORES = 2**23  # the numbers of one tensor, times its largest size; and the scores of all tensors
 MOST_COMPUTED = 2**26  # numbers that all steps of a function make, or are given, together
@@ -44,11 +44,13 @@ class Pipe:
     ----------
     functions : mapping of str to callable
         Those that can be asked for.
+    cases : int
+        On how many the answer is called meanwhile.
     """
 
-    def __init__(self, functions: Mapping[str, Callable]) -> None:
+    def __init__(self, functions: Mapping[str, Callable], cases: int = 1) -> None:
         self.functions = functions
-        self.left = self.most = MOST_QUESTIONS * len(functions)
+        self.left = self.most = MOST_QUESTIONS * cases * len(functions)
 
     def answer(self, question: str) -> str:
         """The reply to a question: what the function gives, or why there is nothing, as text."""

@@ -96,14 +96,15 @@ def scan(
     found.remarks += [Remark(place, words, words) for place, words in read if isinstance(words, str)]
     own = [(place, cell) for place, cell in read if isinstance(cell, Cell)]
     for place, source in cells:
-        if not _is_too_much(source) and _RUN.search(_plain_python(source).strip()):
+        if not _is_too_much(source) and _runs_a_file(source):
             found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
     notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own)
     found.calls = notebook.certain_call(answer, refused)
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
-    seen = [(place, cell, node, SUSPICIOUS) for place, cell in own for node in cell.nodes]
-    for place, cell, part in notebook.reached(answer):
-        seen += [(place, cell, node, forbidden) for node in _walk(part)]
+    seen = itertools.chain(
+        ((place, cell, node, SUSPICIOUS) for place, cell in own for node in cell.nodes),
+        ((*reached, forbidden) for reached in notebook.reached(answer)),
+    )
     lines: dict[tuple[str, str], set[int]] = defaultdict(set)
     for place, cell, node, unwanted in seen:
         if unwanted is forbidden and notebook.puts_a_name_together(cell, node):
@@ -226,18 +227,24 @@ class _Notebook:
                         defined[name].append((place, cell, node))
         return defined
 
-    def reached(self, answer: str) -> list[tuple[str, Cell, ast.AST]]:
-        """What gives the answer its code, and what it calls by name."""
-        names, known = [answer], {answer}
+    def reached(self, answer: str) -> Iterator[tuple[str, Cell, ast.AST]]:
+        """What gives the answer its code, and what it calls by name: each node once."""
+        names, known, seen = [answer], {answer}, set()
         for name in names:  # which grows
-            for _, cell, given in self.defined.get(name, ()):
-                for node in _walk(given):
+            for place, cell, given in self.defined.get(name, ()):
+                left = [given]
+                while left:
+                    node = left.pop()
+                    if id(node) in seen:
+                        continue
+                    seen.add(id(node))
+                    left += ast.iter_child_nodes(node)
+                    yield place, cell, node
                     if not isinstance(node, ast.Name) or node.id in known:
                         continue
                     if cell.scopes[node].owner(node.id) is cell.top:
                         known.add(node.id)
                         names.append(node.id)
-        return [one for name in names for one in self.defined.get(name, ())]
 
     def certain_call(self, answer: str, refused: Collection[str]) -> str:
         """The refused function that the answer certainly calls, and where; or empty."""
@@ -286,11 +293,9 @@ MOST_CHARACTERS = 100_000
 # Of all own cells: what Python makes of a character while it reads takes hundreds of bytes.
 MOST_CHARACTERS_OF_ALL = 300_000
 MOST_LINES = 10  # that a remark names
-# As IPython writes `%run`, also for another command. A cell of one line may leave the sign out.
-_RUN = re.compile(
-    r"magic\((['\"]%?run\b|[^\n]*%run\b)"
-    r"|^run[^\S\n]+(?!(is|in|and|or|if|not)\b)['\w./~-][^\s=][^\n]*$"
-)
+# As IPython writes `%run`. A cell of one line may leave the sign out.
+_RUN = re.compile(r"magic\(['\"]%?run\b")
+_RUN_ALONE = re.compile(r"\s*run[^\S\n]+(?!(is|in|and|or|if|not)\b)['\w./~-][^\s=]")
 # Cell magics that run the rest of the cell as Python.
 RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
@@ -316,6 +321,14 @@ def _plain_python(source: str) -> str:
         return source
 
 
+@functools.lru_cache(maxsize=500)
+def _runs_a_file(source: str) -> bool:
+    lines = _plain_python(source).strip().splitlines()
+    return any("magic(" in line and ("%run" in line or _RUN.search(line)) for line in lines) or (
+        len(lines) == 1 and bool(_RUN_ALONE.match(lines[0]))
+    )
+
+
 # The same cells stand above many checks.
 @functools.lru_cache(maxsize=500)
 def _parse(source: str) -> Cell | str | None:
@@ -337,7 +350,7 @@ def _walk(tree: ast.AST) -> list[ast.AST]:
 
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
-    for kept in (_is_too_much, _plain_python, _parse, _walk):
+    for kept in (_is_too_much, _plain_python, _runs_a_file, _parse, _walk):
         kept.cache_clear()
 
 

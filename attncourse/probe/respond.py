@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 from attncourse.probe import absent
@@ -37,6 +38,14 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
     calling = Calling(way, question["refuses"], question["allows"])
     instead = question["instead"]
     before = {name: names[name] for name in instead if name in names}
+    # By whatever other names an answer calls it.
+    others = {
+        other: name
+        for name, wrong in before.items()
+        for other, value in names.items()
+        if value is wrong and isinstance(wrong, FunctionType) and wrong.__module__ == "__main__"
+    }
+    before |= {other: names[other] for other in others}
 
     one_at_a_time = threading.Lock()
 
@@ -54,7 +63,8 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
         ask,
     )
     try:
-        names.update({name: absent.served(f"task.{name}") for name in instead})
+        stand_ins = {name: absent.served(f"task.{name}") for name in instead}
+        names.update({other: stand_ins[name] for other, name in others.items()} | stand_ins)
         answers = probe(calling, answer(), cases_of(question))
     except NameError as error:
         answers = [Answer(failure=Failure("missing", str(error.name)))]
