@@ -334,6 +334,7 @@ def test_what_names_say():
     assert attempt("sums-3.ipynb") == 3
     assert attempt("sums (2).ipynb") == 2
     assert attempt("sums.ipynb") == 0
+    assert sender(("Zoë B - Copy of sums.ipynb",), {"sums"}).names == ("Zoë B",)
     assert attempt("sums-Copy1.ipynb") < attempt("sums.ipynb")  # of a time, the one that was worked on counts
 
 

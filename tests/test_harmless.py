@@ -255,3 +255,15 @@ def test_a_run_removes_what_killed_ones_have_left_and_nothing_else(tmp_path, mon
     finally:
         os.kill(alive, signal.SIGKILL)
         os.waitpid(alive, 0)
+
+
+@pytest.mark.parametrize("name", ["export", "similar"])
+def test_a_command_that_meets_a_damaged_gradebook_is_a_sentence(name, course, capsys):
+    hand_in(course, "ada")
+    assert main([]) == 0
+    (course / "gradebook.db").write_bytes(b"no database " * 1000)
+    capsys.readouterr()
+    if main([name]):
+        assert "the gradebook is damaged" in capsys.readouterr().err
+    else:
+        assert name == "similar"  # which reads what was handed in

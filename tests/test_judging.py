@@ -47,7 +47,7 @@ from attncourse.grading.sanitise import Sanitise
 from attncourse.grading.scan import MOST_CHARACTERS_OF_ALL, scan
 from attncourse.grading.submitted import look_through
 from attncourse.probe import absent, refusing, wire
-from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, describe_type
+from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, describe_type, plain
 from attncourse.probe.calling import Calling, probe
 from attncourse.probe.program import Elsewhere, Program, trace
 from attncourse.probe.respond import cases_of
@@ -188,6 +188,11 @@ def tensor_text(dtype="float32", shape=(2,), raw=b"\0" * 8):
 def test_what_is_no_plain_data_is_malformed(text):
     with pytest.raises(wire.Malformed):
         wire.decode(text)
+
+
+def test_a_word_of_numpys_is_a_word():
+    word = plain(np.array(["scaled", "not scaled"])[1])
+    assert (type(word), word) == (str, "not scaled")
 
 
 def test_bools_are_either():
@@ -1650,7 +1655,7 @@ def test_an_answer_that_looks_into_the_layer_that_it_is_to_call_is_told_of(look)
     source = f"TABLE = {{}}\ndef tester(layer, x):\n    return {look}"
     found = scan(TASKS["is_equivariant"], "tester", [("tester", source)], ["import torch"])
     assert found.remarks
-    honest = "def tester(layer, x):\n    calls, tried = 0, vars()\n    return layer(x).equal(x)"
+    honest = "def tester(layer, x):\n    count.calls, tried = 0, vars()\n    return layer(x).equal(x)"
     elsewhere = f"{honest}\nclass Mine:\n    steps = 3\nprint(vars(Mine), Mine.steps)"
     found = scan(TASKS["is_equivariant"], "tester", [("tester", elsewhere)], ["import torch"])
     assert [words for _, words, _ in found.remarks] == ["the code uses vars (line 2 of its cell)"]

@@ -6,6 +6,7 @@ formgrader and the page of feedback.
 """
 
 import base64
+import io
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from urllib.parse import quote, urlsplit
 
 import nbformat
 import pytest
+from matplotlib.figure import Figure
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 from nbgrader.preprocessors import NbGraderPreprocessor
@@ -627,6 +629,92 @@ def test_what_would_push_everything_away_is_taken_out(large):
     assert ">x" in shown or "<img" in shown or "<hr" in shown or "<mfrac" in shown
 
 
+def test_a_formula_that_is_never_closed_is_shown_as_it_is_written():
+    # With each the parser, which nobody can interrupt, takes twice as long: with forty it takes weeks.
+    for tex in (r"\bigl(" * 40, r"{\Biggl[}" * 40, r"\bigl( x \bigl( y \bigr) " * 20):
+        assert "<code>" in markdown2html({}, f"$${tex}$$")
+    assert "<math" in markdown2html({}, r"$\bigl(\Bigl[x\Bigr]\bigr)$")
+
+
+def nested(kind, refer, deep=12, wide=4):
+    """A drawing in which each of these helps to draw the next, several times."""
+    level = '<{0} id="{1}{2}">{3}</{0}>'
+    shapes = "".join(f'<rect width="9" height="9" {refer.format(f"{kind}{{}}")}/>' for _ in range(wide))
+    levels = [level.format(kind, kind, n, shapes.replace("{}", str(n - 1))) for n in range(1, deep)]
+    first = level.format(kind, kind, 0, '<rect width="9" height="9"/>')
+    return svg(f"<defs>{first}{''.join(levels)}</defs>{shapes.replace('{}', str(deep - 1))}")
+
+
+# Each keeps a browser busy for a minute and more, if it is let through.
+BUSY = {
+    "clips": nested("clipPath", 'clip-path="url(#{})"', deep=30, wide=2),
+    "masks": nested("mask", 'mask="url(#{})"'),
+    "patterns": nested("pattern", 'fill="url(#{})"'),
+    "a clip for each of many": svg(
+        '<clipPath id="c">'
+        + '<rect width="9" height="9"/>' * 3000
+        + "</clipPath>"
+        + '<g style="clip-path: url(#c)"><path d="M0 0"/></g>' * 3000
+    ),
+    "dashes": svg('<path d="M0 0L90000 9" stroke="red" stroke-dasharray="0.001"/>' * 50),
+    "dashes by style": svg(
+        "<style>path { stroke-dasharray: 0.001 }</style>" + '<path d="M0 0L90000 9" stroke="red"/>' * 50
+    ),
+    "blur": svg(
+        '<rect width="900" height="900" style="filter:blur(90px) drop-shadow(9px 9px 90px red)"/>' * 50
+    ),
+    "for ever": svg(
+        "<style>rect { animation: a 1s infinite } @keyframes a { to { filter: blur(9px) } }</style>"
+        + '<rect width="900" height="900"/>' * 300
+    ),
+    "markers": svg(
+        '<marker id="m"><path d="M0 0h9"/></marker>'
+        + f'<path d="M0 0{"h1" * 2000}" marker-mid="url(#m)"/>' * 40
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_drawings_keep_no_browser_busy(name, browser):
+    cleaned = clean_svg(BUSY[name]) or ""
+    written_in = clean_html(f'<img src="{data("image/svg+xml", BUSY[name])}">')
+    page = browser.new_page(viewport={"width": 900, "height": 900})
+    page.set_default_timeout(20_000)
+    page.set_content(cleaned + written_in)
+    page.screenshot()
+    page.close()
+
+
+def test_a_drawing_of_matplotlibs_stays_as_it_is():
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot(range(9), linestyle="--", label="dashed")
+    axes.plot(range(9, 0, -1), linestyle=":", marker="o")
+    axes.legend()
+    axes.grid(linestyle="-.")
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    cleaned = clean_svg(drawn.getvalue())
+    for word in ("<path", "<use", "clip-path", "stroke-dasharray", "<style"):
+        assert cleaned.count(word) == drawn.getvalue().count(word) > 0, word
+
+
+def test_no_letter_carries_thousands_of_marks():
+    pile = "x" + "\u0301" * 20_000
+    for shown in (
+        clean_html(f"<p>{pile}</p>"),
+        clean_html("<p>x" + "&#769;" * 20_000 + "</p>"),
+        clean_markdown(pile),
+    ):
+        assert len(shown) < 200
+    outputs = [new_output("stream", text=pile), new_output("display_data", {"text/plain": pile})]
+    cells = [new_code_cell(f"# {pile}", outputs=outputs), new_markdown_cell(pile)]
+    notebook = Sanitise().preprocess(new_notebook(cells=cells), {})[0]
+    assert len(str(notebook)) < 2000
+    for honest in ("Zoë, naïve, e\u0301", "नमस्ते, क्ष्म्य", "שָׁלוֹם", "x\u0302\u0323", "ภาษาไทยที่นี่"):
+        assert clean_html(honest) == honest
+
+
 def test_tables_span_no_more_than_browsers_can_draw():
     """Of 8 kB of such rows one becomes unusable, as lines are drawn around all that a cell covers."""
     rows = "<tr><td rowspan=65534 colspan=1000>x</td><td rowspan=3 colspan='2'>y</td></tr>"
@@ -773,6 +861,8 @@ def test_nothing_is_fetched_covered_or_controlled(given, kept):
         "http://example.org:80@localhost/",
         "http://example.org\\@localhost/",
         "http://ada.localhost/",
+        "http://localhost.localdomain/",
+        "http://router.lan:8080/",
         "http://printer.local",
         "http://ｌocalhost.ｅxample/",
         "../../../formgrader?path=submitted/ada/sums",

@@ -51,7 +51,13 @@ exit status: 0 if every submission was graded, 1 if one could not be,
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in COMMANDS:
-        return import_module(f"attncourse.grading.{arguments[0]}").main(arguments[1:])
+        try:
+            return import_module(f"attncourse.grading.{arguments[0]}").main(arguments[1:])
+        except Exception as error:
+            if not (words := advice(error)):
+                raise
+            print(one_line(f"{arguments[0]} came to no end: {words}."), file=sys.stderr)
+            return 1
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.scheduler:

@@ -94,7 +94,7 @@ def _names(folder: str, units: Collection[str]) -> tuple[str, ...]:
 def _without_units(name: str, units: Collection[str]) -> str:
     """Without what is no part of a person's name; "words" is a unit, and Wordsworth is somebody."""
     pattern = "|".join(map(re.escape, sorted(units, key=len, reverse=True)))
-    name = re.sub(r"(?i)^copy of ", "", name)
+    name = re.sub(r"(?i)(^| - )copy of ", r"\1", name)
     unit = rf"(?i)[\s_.-]*(?<![^\W_])(?:{pattern})(?![^\W_])[\s_.-]*"
     return re.sub(unit, "", name) if units else name
 

@@ -12,10 +12,12 @@ import binascii
 import functools
 import html
 import itertools
+import math
 import mimetypes
 import os
 import re
 import secrets
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -103,17 +105,20 @@ _RUNS_OR_LOADS = re.compile(
 )
 # Classes that nbconvert and pandas give; others could be those of the formgrader's buttons.
 _CLASSES = re.compile(
-    r"highlight|hl-\w+|dataframe|anchor-link|task-list-item(-checkbox)?|attncourse-math(-block)?|[a-z]{1,3}[0-9]?"
+    r"highlight|hl-\w+|dataframe|anchor-link|task-list-item(-checkbox)?|attncourse-math(-block)?"
+    r"|(?!(btn|col|nav|row|tab)$)[a-z]{1,3}[0-9]?"
 )
 # Beside the page there is only what was handed in, and nothing above it: no address of the server's.
 _BESIDE = re.compile(r"(?!.*\.\.)[\w.][\w ./-]*")
-_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
+_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*")
+_DRAWING = "data:image/svg+xml;base64,"
 # A link may lead up to the chapters, and nowhere else above.
 _RELATIVE = re.compile(r"((\.\./)*book/)?(?!.*\.\.)[\w.][\w ./#-]*")
 # A link with an address leads to a machine that has a name on the internet: a number, or a name without a
 # dot, could be a server of whoever reads the page.
+_OF_A_HOUSE = r"(localhost|local|localdomain|internal|intranet|lan|home|arpa|box|corp|test)\b"
 _LINK = re.compile(
-    r"https?://([a-z0-9-]+\.)+(?!(localhost|local|internal)\b)[a-z][a-z0-9-]*\.?(:\d+)?([/?#].*)?|mailto:.*",
+    rf"https?://([a-z0-9-]+\.)+(?!{_OF_A_HOUSE})[a-z][a-z0-9-]*\.?(:\d+)?([/?#].*)?|mailto:.*",
     re.IGNORECASE | re.DOTALL | re.ASCII,
 )
 _OURS = "submission-"  # what a submission calls a part of the page gets this before its name
@@ -133,6 +138,9 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
         case "style":
             return ";".join(part for part in value.split(";") if not (_UNFIT.search(part) or _is_large(part)))
         case "src":
+            if value.startswith(_DRAWING):
+                drawing = _picture("image/svg+xml", value.removeprefix(_DRAWING))
+                return None if drawing is None else _DRAWING + drawing
             return value if _is_picture(value) or _BESIDE.fullmatch(unquote(value)) else None
         case _ if name in _SIZES and _is_large(value):
             return None
@@ -159,6 +167,9 @@ _CLEANER = nh3.Cleaner(
 # The time that parsers take grows with the square of this, and formulas are parsed by recursion.
 MOST_NESTED = 300
 LONGEST_FORMULA = 5000
+# For each that is not closed the parser tries everything behind it twice.
+MOST_OPENED = 16
+_OPENED = re.compile(r"\\(big|Big|bigg|Bigg)l(?![a-zA-Z])")
 LONGEST_MATHML = 50_000
 # Elements that a browser opens again in every paragraph, as long as they are not closed; how many of
 # them, times how many of all, there may be.
@@ -185,7 +196,22 @@ def clean_html(text: str) -> str:
     """HTML without what could run, load, cover or control anything."""
     if _is_deep(text):
         return _as_written(text)
-    return _CLEANER.clean(text)
+    return without_piles(_CLEANER.clean(text))
+
+
+MOST_MARKS = 10  # above and below a letter
+
+
+def without_piles(text: str) -> str:
+    """A text in which no letter carries thousands of marks, over which browsers take minutes."""
+    return text if text.isascii() else _piles().sub(r"\1", text)
+
+
+@functools.cache
+def _piles() -> re.Pattern[str]:
+    marks = [chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Me")]
+    one = f"[{''.join(marks)}]"
+    return re.compile(f"({one}{{{MOST_MARKS}}}){one}+")
 
 
 def _as_written(text: str) -> str:
@@ -276,7 +302,7 @@ _FORMULA = re.compile(r'<span class="attncourse-math(-block)?">([^<]*)</span>')
 def _mathml(found: re.Match[str]) -> str:
     tex, block = html.unescape(found[2]), found[1] is not None
     try:
-        if len(tex) <= LONGEST_FORMULA:
+        if len(tex) <= LONGEST_FORMULA and len(_OPENED.findall(tex)) <= MOST_OPENED:
             drawn = _MATH_CLEANER.clean(_TEX.convert_with_local_state(tex, displaystyle=block))
             if len(drawn) <= LONGEST_MATHML:
                 return drawn
@@ -375,8 +401,14 @@ def as_code(source: str) -> str:
 _SVG = "{http://www.w3.org/2000/svg}"
 MOST_DRAWN = 100_000  # elements of a drawing
 _SVG_TAGS = {"svg", "g", "defs", "symbol", "use", "path", "rect", "circle", "ellipse", "line", "polyline"}
-_SVG_TAGS |= {"polygon", "text", "tspan", "clipPath", "mask", "pattern", "linearGradient", "radialGradient"}
-_SVG_TAGS |= {"stop", "marker", "title", "desc", "image", "style"}
+# No patterns, masks and markers: few signs of them are drawn millions of times.
+_SVG_TAGS |= {"polygon", "text", "tspan", "clipPath", "linearGradient", "radialGradient", "stop", "title"}
+_SVG_TAGS |= {"desc", "image", "style"}
+_HEAVY = re.compile(r"filter|animation|keyframes|marker|mask|transition|blur|shadow", re.IGNORECASE)
+_REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")\s]*)")
+_DASHES = re.compile(r"stroke-dasharray\s*:\s*([^;}]*);?", re.IGNORECASE)
+_NUMBERS = re.compile(r"\d*\.?\d+(?:e[-+]?\d+)?", re.IGNORECASE)
+MOST_DASHES = 3_000_000  # of a drawing
 register_namespace("", _SVG[1:-1])
 register_namespace("xlink", "http://www.w3.org/1999/xlink")
 
@@ -394,8 +426,12 @@ def clean_svg(text: str) -> str | None:
         for name in ("width", "height"):
             if _is_large(root.get(name, "")):
                 del root.attrib[name]
-        if _drawn(root, {part.get("id", ""): part for part in root.iter()}, {}) > MOST_DRAWN:
+        drawn = _drawn(root, {part.get("id", ""): part for part in root.iter()}, {})
+        if drawn > MOST_DRAWN:
             return None
+        if _dashes(root) * drawn / sum(1 for _ in root.iter()) > MOST_DASHES:
+            for part in root.iter():
+                _without_dashes(part)
         return tostring(root, encoding="unicode")
     except RecursionError:
         return None
@@ -411,23 +447,57 @@ def _drawn(element: Element, named: dict[str, Element], known: dict[Element, int
     """
     if element not in known:
         used = [value[1:] for name, value in element.items() if name.rpartition("}")[2] == "href"]
+        used += [name for _, value in element.items() for name in _REFERENCE.findall(value)]
         parts = [*element, *(named[name] for name in used if name in named)]
         known[element] = 1 + sum(_drawn(part, named, known) for part in parts)
     return known[element]
 
 
-def _clean_element(element: Element) -> None:
+def _dashes(root: Element) -> float:
+    """How many dashes there are at most: what all lines measure, by their numbers, in the shortest dashes."""
+    length, shortest = 0.0, math.inf
+    for part in root.iter():
+        told = [part.get("stroke-dasharray", ""), *_DASHES.findall(part.get("style", ""))]
+        told += _DASHES.findall(part.text or "") if part.tag == f"{_SVG}style" else []
+        for dashes in told:
+            whole = sum(map(float, _NUMBERS.findall(dashes)))
+            shortest = min(shortest, whole or math.inf)
+        for name in ("d", "points", "width", "height", "r", "rx", "ry", "x1", "x2", "y1", "y2"):
+            length += sum(map(float, _NUMBERS.findall(part.get(name, ""))))
+    return length / max(shortest, 1e-9)
+
+
+def _without_dashes(part: Element) -> None:
+    part.attrib.pop("stroke-dasharray", None)
+    if "style" in part.attrib:
+        part.attrib["style"] = _DASHES.sub("", part.attrib["style"])
+    if part.tag == f"{_SVG}style":
+        part.text = _DASHES.sub("", part.text or "")
+
+
+def _clean_element(element: Element, within: str = "") -> None:
+    """Clean an element and what is in it; `within` is what it helps to draw, if it is drawn by that."""
+    within = within or ("clipPath" if element.tag == f"{_SVG}clipPath" else "")
     for name, value in list(element.attrib.items()):
         local = name.rpartition("}")[2].lower()
-        inside = value.startswith("#") or (_is_picture(value) and "svg" not in value[:20])
+        if _HEAVY.match(local) or (local == "style" and _HEAVY.search(value)):
+            del element.attrib[name]
+            continue
+        # What clips, and is itself clipped, would be drawn again and again.
+        if within and (_REFERENCE.search(value) or local == "href"):
+            del element.attrib[name]
+            continue
+        inside = value.startswith("#") or _is_picture(value)
         if local.startswith("on") or (local in ("href", "src") and not inside) or _loads(value):
             del element.attrib[name]
     for child in list(element):
         tag = str(child.tag)
-        if not tag.startswith(_SVG) or tag.removeprefix(_SVG) not in _SVG_TAGS or _loads(child.text or ""):
+        text = child.text or ""
+        told = tag == f"{_SVG}style" and (_HEAVY.search(text) or "url" in text.lower())
+        if not tag.startswith(_SVG) or tag.removeprefix(_SVG) not in _SVG_TAGS or _loads(text) or told:
             element.remove(child)
         else:
-            _clean_element(child)
+            _clean_element(child, within)
 
 
 def _loads(text: str) -> bool:
@@ -455,9 +525,7 @@ _FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image
 def _is_picture(address: str) -> bool:
     """Whether this is a picture itself, and if it has pixels, not too many."""
     found = _PICTURE.fullmatch(address)
-    if found is None or found[1] == "svg+xml":
-        return found is not None
-    return _picture(f"image/{found[1]}", address.partition(",")[2]) is not None
+    return found is not None and _picture(f"image/{found[1]}", address.partition(",")[2]) is not None
 
 
 def _can_be_shown(content: bytes, kind: str) -> bool:
@@ -500,6 +568,8 @@ class Sanitise(NbGraderPreprocessor):
         cell.metadata = nbformat.from_dict(kept)
         if "attachments" in cell:
             cell.attachments = nbformat.from_dict(_attachments(cell.attachments))
+        if not is_locked(cell):
+            cell.source = without_piles(cell.source)
         before = cell.source
         if cell.cell_type == "markdown" and not is_locked(cell):
             cell.source = self._in_time(
@@ -540,6 +610,9 @@ def _attachments(attachments: Any) -> dict[str, dict[str, str]]:
 
 def _output(output: Any) -> Any:
     """An output with nothing but what is known to be harmless; None if that is nothing."""
+    for name in ("text", "evalue"):
+        if isinstance(output.get(name), str):
+            output[name] = without_piles(output[name])
     if "data" not in output:
         return output
     data = {kind: _clean_data(kind, value) for kind, value in output.data.items()}
@@ -566,7 +639,7 @@ def _clean_data(kind: str, value: Any) -> Any:
         case _ if not isinstance(value, str):
             return None
         case "text/plain" | "text/latex":
-            return value
+            return without_piles(value)
         case "text/html" | repair.VERDICT:
             return clean_html(value)
         case "text/markdown":

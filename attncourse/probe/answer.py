@@ -98,8 +98,10 @@ def plain(value: Any) -> Plain:
             if value.dtype in (torch.uint16, torch.uint32, torch.uint64):
                 value = value.long()  # whole numbers like all others
             return value.detach().as_subclass(Tensor).cpu().clone()
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return str.__str__(value)  # NumPy's words are words, too
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):

@@ -45,7 +45,7 @@ class _Watched(Program):
 class AskAboutLayer(Way):
     """Hands a layer over and sees on which inputs it is tried. A yes without trying it is no answer."""
 
-    unseen = (*LOOKING_INTO, "tried", "calls")
+    unseen = (*LOOKING_INTO, "tried")
     # What says that a layer follows or ignores *every* permutation.
     yes: tuple[Any, ...] = (True, "equivariant", "invariant", "both")
 
