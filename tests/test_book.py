@@ -1,5 +1,6 @@
 """The built book: complete, executed, self-contained, and silent about solutions."""
 
+import functools
 import gzip
 import re
 from pathlib import Path
@@ -231,11 +232,14 @@ def loaded_by(name, page, html):
     return {path.resolve() for path in files}
 
 
+@functools.cache
+def packed(path):
+    """How many bytes of a file a server sends; most files belong to many pages."""
+    return len(gzip.compress(path.read_bytes()))
+
+
 def test_no_page_is_heavy(html, pages):
-    weights = {
-        name: sum(len(gzip.compress(path.read_bytes())) for path in loaded_by(name, page, html)) / 1000
-        for name, page in pages.items()
-    }
+    weights = {name: sum(map(packed, loaded_by(name, page, html))) / 1000 for name, page in pages.items()}
     assert all(weight < 300 for weight in weights.values()), weights
     # What every page needs, pictures apart.
     assert weights["book/bibliography.html"] < 130, weights
