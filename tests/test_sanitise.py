@@ -630,7 +630,7 @@ def test_what_would_push_everything_away_is_taken_out(large):
 
 
 def test_a_formula_that_is_never_closed_is_shown_as_it_is_written():
-    # With each the parser, which nobody can interrupt, takes twice as long: with forty it takes weeks.
+    # With each the parser, which nobody can interrupt, takes twice as long: with forty it takes hours.
     for tex in (r"\bigl(" * 40, r"{\Biggl[}" * 40, r"\bigl( x \bigl( y \bigr) " * 20):
         assert "<code>" in markdown2html({}, f"$${tex}$$")
     assert "<math" in markdown2html({}, r"$\bigl(\Bigl[x\Bigr]\bigr)$")
