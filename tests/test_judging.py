@@ -47,6 +47,7 @@ from attncourse.grading.sanitise import Sanitise
 from attncourse.grading.scan import MOST_CHARACTERS_OF_ALL, scan
 from attncourse.grading.submitted import look_through
 from attncourse.probe import absent, refusing, wire
+from attncourse.probe import transformer as transformer_parts
 from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, describe_type, plain
 from attncourse.probe.calling import Calling, probe
 from attncourse.probe.program import Elsewhere, Program, trace
@@ -899,6 +900,14 @@ def test_only_what_was_judged_before_is_given(tmp_path):
 UNITS = sorted({task.unit for task in TASKS.values()})
 
 
+def fails(task, answer, cases, references):
+    """Whether this is no answer to one of the cases."""
+    return any(
+        problem_with(task, case, *probe(task.calling, answer, [case], refusing=False), reference)
+        for case, reference in zip(cases, references, strict=True)
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_what_is_there_answers_no_task_of_its_unit(unit):
@@ -918,11 +927,7 @@ def test_what_is_there_answers_no_task_of_its_unit(unit):
         cases = task.cases(0)
         references = probe(task.calling, task.reference, cases, refusing=False)
         for function in functions:
-            fails = (
-                problem_with(task, case, *probe(task.calling, function, [case], refusing=False), reference)
-                for case, reference in zip(cases, references, strict=True)
-            )
-            assert any(fails), f"{function.__name__} answers {task.name}"
+            assert fails(task, function, cases, references), f"{function.__name__} answers {task.name}"
 
 
 @pytest.mark.slow
@@ -936,6 +941,15 @@ def test_what_was_handed_over_by_one_check_answers_no_other(tmp_path):
     cells += [check_cell("used", "checks.attention(attention)")]
     nb = executed(cells, tmp_path)
     assert [mark(nb, name) for name in ("kept", "used")] == [0, 0]
+
+
+def test_what_parts_of_a_block_are_made_of_writes_no_normalisation_and_no_mlp():
+    """Whoever takes them apart can put other numbers into them."""
+    x, gain, W = torch.randn(3, 4), torch.ones(4), torch.randn(2, 4, 4)
+    found = transformer_parts._norm(gain)(x)
+    assert not torch.allclose(found, torch.nn.functional.layer_norm(x, (4,)), atol=1e-2)
+    found = transformer_parts._network(*W)(x)
+    assert not torch.allclose(found, torch.relu(x @ W[0]) @ W[1], atol=1e-2)
 
 
 def handed_over_in_grading(task):
@@ -965,11 +979,7 @@ def test_what_is_handed_over_answers_no_other_task_of_its_unit(unit):
                 def answer(*inputs, function=function, number=number):
                     return function(*inputs[:number])
 
-                fails = (
-                    problem_with(task, case, *probe(task.calling, answer, [case], refusing=False), reference)
-                    for case, reference in zip(cases, references, strict=True)
-                )
-                assert any(fails), f"what {of} hands over answers {task.name}"
+                assert fails(task, answer, cases, references), f"what {of} hands over answers {task.name}"
 
 
 @pytest.mark.slow

@@ -475,16 +475,16 @@ def _without_dashes(part: Element) -> None:
         part.text = _DASHES.sub("", part.text or "")
 
 
-def _clean_element(element: Element, within: str = "") -> None:
-    """Clean an element and what is in it; `within` is what it helps to draw, if it is drawn by that."""
-    within = within or ("clipPath" if element.tag == f"{_SVG}clipPath" else "")
+def _clean_element(element: Element, clips: bool = False) -> None:
+    """Clean an element and what is in it; `clips` says that it is part of what others are clipped by."""
+    clips = clips or element.tag == f"{_SVG}clipPath"
     for name, value in list(element.attrib.items()):
         local = name.rpartition("}")[2].lower()
         if _HEAVY.match(local) or (local == "style" and _HEAVY.search(value)):
             del element.attrib[name]
             continue
         # What clips, and is itself clipped, would be drawn again and again.
-        if within and (_REFERENCE.search(value) or local == "href"):
+        if clips and (_REFERENCE.search(value) or local == "href"):
             del element.attrib[name]
             continue
         inside = value.startswith("#") or _is_picture(value)
@@ -497,7 +497,7 @@ def _clean_element(element: Element, within: str = "") -> None:
         if not tag.startswith(_SVG) or tag.removeprefix(_SVG) not in _SVG_TAGS or _loads(text) or told:
             element.remove(child)
         else:
-            _clean_element(child, within)
+            _clean_element(child, clips)
 
 
 def _loads(text: str) -> bool:
