@@ -35,7 +35,7 @@ def open_book(browser: Browser, page: Path) -> Page:
 
 
 def main(page: str, pdf: str) -> None:
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), None)
     if not found:
         sys.exit(
