@@ -11,10 +11,9 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
 
 
 def broadcasts_to(tensor: Tensor, shape: torch.Size) -> bool:
-    try:
-        return torch.broadcast_shapes(tensor.shape, shape) == shape
-    except RuntimeError:
-        return False
+    # torch.broadcast_shapes imports SymPy first, which takes longer than all else in a cell.
+    sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    return tensor.dim() <= len(shape) and all(size in (1, whole) for size, whole in sizes)
 
 
 def require_tensor(name: str, tensor: Tensor) -> None:

@@ -22,6 +22,7 @@ from attncourse import (
     padding_mask,
     softargmax,
 )
+from attncourse._require import broadcasts_to
 from attncourse.experiments import masking as experiment
 
 INF = math.inf
@@ -479,3 +480,12 @@ def test_the_experiment_shows_its_runs():
 def test_the_experiment_names_what_is_wrong(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@given(st.lists(st.integers(0, 3), max_size=4), st.lists(st.integers(0, 3), max_size=4))
+def test_what_broadcasts_to_a_shape_is_what_pytorch_broadcasts(sizes, shape):
+    try:
+        fits = torch.broadcast_shapes(sizes, shape) == torch.Size(shape)
+    except RuntimeError:
+        fits = False
+    assert broadcasts_to(torch.empty(sizes), torch.Size(shape)) == fits
