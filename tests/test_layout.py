@@ -1,6 +1,7 @@
-"""One unit, one name, the same place in every room; and who may import whom."""
+"""One unit, one name, the same place in every folder; and who may import whom."""
 
 import ast
+import graphlib
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from attncourse.grading.rules import Unusable, taught
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attncourse"
 UNITS = sorted(path.name for path in (ROOT / "solutions").glob("[!.]*") if path.is_dir())
-ROOMS = (
+PLACES = (
     "book/{}.md",
     "attncourse/{}.py",
     "attncourse/checks/{}.py",
@@ -29,7 +30,7 @@ ROOMS = (
     "exercises/{0}/{0}.ipynb",
     "tests/test_{}.py",
 )
-NOTEBOOKS = [ROOT / room / unit / f"{unit}.ipynb" for room in ("solutions", "exercises") for unit in UNITS]
+NOTEBOOKS = [ROOT / folder / unit / f"{unit}.ipynb" for folder in ("solutions", "exercises") for unit in UNITS]
 
 
 def ours(folder):
@@ -39,17 +40,17 @@ def ours(folder):
     )
 
 
-# --- rooms ---
+# --- folders ---
 
 
 def test_there_are_units():
     assert "attention_operator" in UNITS
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("folder", PLACES)
 @pytest.mark.parametrize("unit", UNITS)
-def test_every_unit_has_its_file_in_every_room(unit, room):
-    assert (ROOT / room.format(unit)).is_file()
+def test_every_unit_has_its_file_in_every_room(unit, folder):
+    assert (ROOT / folder.format(unit)).is_file()
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -90,11 +91,11 @@ def test_only_units_have_exercises():
     assert ours(ROOT / "exercises") == UNITS
 
 
-@pytest.mark.parametrize("room", ["solutions", "exercises"])
+@pytest.mark.parametrize("folder", ["solutions", "exercises"])
 @pytest.mark.parametrize("unit", UNITS)
-def test_nothing_lies_beside_a_notebook(unit, room):
+def test_nothing_lies_beside_a_notebook(unit, folder):
     # nbgrader copies whatever lies there to the students.
-    assert ours(ROOT / room / unit) == [f"{unit}.ipynb"]
+    assert ours(ROOT / folder / unit) == [f"{unit}.ipynb"]
 
 
 # --- some units only ---
@@ -113,13 +114,13 @@ def test_of_units_that_are_left_out_no_test_runs(monkeypatch):
     stay = [
         item("test_there_are_units"),
         item("test_x", "test_masking.py"),
-        item("test_x", unit="masking", room="book"),
+        item("test_x", unit="masking", folder="book"),
         item("test_x", task="multihead_mask", width=390, names=["rotary"]),
         item("test_masking_every_mask"),
     ]
     go = [
         item("test_x", "test_positional.py"),
-        item("test_x", unit="positional", room="book"),
+        item("test_x", unit="positional", folder="book"),
         item("test_x", path=ROOT / "book/positional.md"),
         item("test_x", task="rotary"),
         item("test_x", task=checks.rotary.task),
@@ -266,6 +267,34 @@ def test_imports_are_found(source, found, monkeypatch, tmp_path):
 def test_a_module_imports_only_what_it_may(path):
     module = path.relative_to(PACKAGE).with_suffix("").parts[0]
     assert imports(path) <= may_import(module)
+
+
+def files_imported(path):
+    """The files of the package that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            whole = ROOT.joinpath(*name.split("."))
+            # What is no module is something in the module above it.
+            places = [
+                place
+                for one in (whole, whole.parent)
+                for place in (one.with_suffix(".py"), one / "__init__.py")
+            ]
+            found = next((place for place in places if place.exists()), None)
+            if found and found.is_relative_to(PACKAGE):
+                yield found
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {path: set(files_imported(path)) for path in PACKAGE.rglob("*.py")}
+    assert PACKAGE / "grading/course.py" in graph[PACKAGE / "grading/collect.py"]
+    graphlib.TopologicalSorter(graph).prepare()
 
 
 # --- notebooks ---

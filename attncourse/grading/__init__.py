@@ -41,7 +41,7 @@ def configure(c: Any) -> None:
     c.Exporter.optimistic_validation = True
     c.AssignLatePenalties.plugin_class = f"{ours}.rules.LatePolicy"
     # nbgrader's own would write 0 over the empty marks of whoever did not hand in.
-    c.ExportApp.plugin_class = f"{ours}.export.UnitMarks"
+    c.ExportApp.plugin_class = f"{ours}.marks.UnitMarks"
     # The pages: feedback, and the formgrader's.
     c.GenerateFeedback.preprocessors = [
         f"{ours}.sanitise.Sanitise",

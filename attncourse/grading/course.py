@@ -36,14 +36,14 @@ from traitlets.utils.importstring import import_item
 
 from attncourse.checks.task import registry, source_of
 from attncourse.grading import leftovers, rules, secret
+from attncourse.grading.adapt import adapt
 from attncourse.grading.answers import right_answers
 from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.by_hand import set_aside
-from attncourse.grading.export import TaskMarks, TotalMarks, UnitMarks, everyone, mark
 from attncourse.grading.feedback import PASSAGE, fingerprint
 from attncourse.grading.harmless import one_line
 from attncourse.grading.job import Files, Graded, Job, Limits, NotGraded, Page, PageJob, Unit, course_version
-from attncourse.grading.release import adapt
+from attncourse.grading.marks import TaskMarks, TotalMarks, UnitMarks, everyone, mark
 from attncourse.grading.repair import told
 from attncourse.grading.sanitise import file_names
 from attncourse.grading.submitted import Problem, Submission, as_known, digest, read_folder, spelled

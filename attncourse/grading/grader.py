@@ -14,7 +14,8 @@ import psutil
 
 from attncourse.grading import leftovers
 from attncourse.grading.job import Failed, Graded, Job, Limits, Page, PageJob, Unit
-from attncourse.grading.nursery import Nursery, kill_family
+from attncourse.grading.leftovers import kill_family
+from attncourse.grading.nursery import Nursery
 
 _PATIENCE = 10  # seconds that the end of a process that was killed may take
 

@@ -1,9 +1,10 @@
-"""Temporary folders, and an end to those of runs that were killed before they could tidy up.
+"""An end to what runs leave: their processes, and temporary folders where they could not tidy up.
 
 A folder is locked by the process that made it for as long as that lives, so that whoever finds one that
 is not locked can remove it. The kernel unlocks it, however the process ended.
 """
 
+import contextlib
 import functools
 import os
 import shutil
@@ -11,6 +12,8 @@ import stat
 import tempfile
 import weakref
 from pathlib import Path
+
+import psutil
 
 try:
     import fcntl
@@ -77,3 +80,12 @@ def _remove(folder: Path) -> None:
             if not inside.is_symlink():
                 inside.chmod(stat.S_IRWXU)  # a notebook may have locked its own folders
     shutil.rmtree(folder)
+
+
+def kill_family(process: psutil.Process, *, but_itself: bool = False) -> None:
+    """Kill a process and everything that it has started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family = process.children(recursive=True)
+        for member in family if but_itself else [process, *family]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()

@@ -28,6 +28,7 @@ from typing import NoReturn, Optional
 import psutil
 
 from attncourse.grading import leftovers
+from attncourse.grading.leftovers import kill_family
 
 _MOST = 1 << 16
 _PATIENCE = 10  # seconds that its end may take
@@ -172,15 +173,6 @@ def _be_grader(descriptor: int, cwd: str, tmpdir: str) -> NoReturn:
 def _use(folder: str) -> None:
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = None
-
-
-def kill_family(process: psutil.Process, *, but_itself: bool = False) -> None:
-    """Kill a process and everything that it has started."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        family = process.children(recursive=True)
-        for member in family if but_itself else [process, *family]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                member.kill()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, event
 from attncourse.grading import feedback, judging, repair, sanitise  # noqa: F401
 from attncourse.grading.autograding import outcome
 from attncourse.grading.job import Job, PageJob, Unit
-from attncourse.grading.nursery import kill_family
+from attncourse.grading.leftovers import kill_family
 
 
 def main(descriptor: int) -> NoReturn:

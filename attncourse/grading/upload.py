@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attncourse.grading.collect import LIST
-from attncourse.grading.export import everyone
+from attncourse.grading.marks import everyone
 from attncourse.grading.platforms import BRIGHTSPACE, CANVAS
 from attncourse.grading.roster import Person, Roster, letters, person
 from attncourse.grading.rules import Unusable
