@@ -30,7 +30,9 @@ PLACES = (
     "exercises/{0}/{0}.ipynb",
     "tests/test_{}.py",
 )
-NOTEBOOKS = [ROOT / folder / unit / f"{unit}.ipynb" for folder in ("solutions", "exercises") for unit in UNITS]
+NOTEBOOKS = [
+    ROOT / folder / unit / f"{unit}.ipynb" for folder in ("solutions", "exercises") for unit in UNITS
+]
 
 
 def ours(folder):
