@@ -254,7 +254,7 @@ def test_a_run_on_this_machine_listens_to_no_network_and_a_killed_nursery_is_rep
                     killed = [nursery, *nursery.children(recursive=True)]
                     for one in killed:
                         one.kill()
-            time.sleep(0.2)
+            time.sleep(0.5)
     assert process.returncode == 0, said.read_text()
     assert all_marks(course) == dict.fromkeys(students, MARKS)
     # The zygote looks like a grader, too, between its fork and its own program.
