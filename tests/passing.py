@@ -1,10 +1,10 @@
 """Whether an answer passes its check: where nobody reads why not, this is many times as quick."""
 
 from attncourse.checks.compare import problem_with
-from attncourse.probe.calling import probe, usual_dtype
+from attncourse.probe.calling import probe, usual_settings
 
 
-@usual_dtype()
+@usual_settings()
 def passes(task, answer, *, refusing=True):
     """Whether the answer is right in all cases that a student's own check has."""
     for case in task.cases(0):

@@ -13,6 +13,7 @@ import re
 import string
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jupyter_core.utils import ensure_event_loop
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 from nbgrader.api import Gradebook
@@ -615,6 +617,73 @@ def test_an_interrupt_that_comes_late_costs_no_other_answer(monkeypatch):
         execute._digest, execute._stopped, execute._right, execute._short = b"a submission", "", {}, []
         execute._interrupted = interrupted
         assert execute._verdict("check_attention", task, "attention").passed == interrupted
+
+
+RIGHT_PART = """def softargmax(scores):
+    high = scores.amax(-1, keepdim=True)
+    return torch.exp(scores - high) / torch.exp(scores - high).sum(-1, keepdim=True)"""
+CAUSAL_BY_DERIVATIVES = """def is_causal(layer, x):
+    jacobian = torch.autograd.functional.jacobian(layer, x)  # (length, features, length, features)
+    return not jacobian.abs().amax((1, 3)).triu(1).any()"""
+ODD_MESSAGES = """from IPython.display import display
+ip = get_ipython()
+odd = [("stream", {}), ("update_display_data", {"data": 5}), ("display_data", {"data": {1: 2}})]
+for kind, content in odd:
+    ip.kernel.session.send(ip.kernel.iopub_socket, kind, content, parent=ip.kernel.get_parent())
+display({"text/html": None, "text/plain": "x"}, raw=True)
+print("and on")"""
+
+
+@pytest.mark.slow
+def test_an_output_that_is_none_costs_nothing_but_itself(tmp_path):
+    cells = [new_code_cell(HEAD), new_code_cell(ODD_MESSAGES), new_code_cell(RIGHT_PART)]
+    nb = executed([*cells, check_cell("part", "checks.softargmax(softargmax)")], tmp_path)
+    assert mark(nb, "part") == 2
+    assert text_in(nb.cells[1]).count("An output is left out here") == 3
+    assert text_in(nb.cells[1]).endswith("and on")
+
+
+@pytest.mark.slow
+def test_what_a_notebook_breaks_is_reported_by_nobody_afterwards(tmp_path, caplog):
+    """asyncio would do it in the midst of something else, and there parse code."""
+    executed([new_code_cell("1 / 0")], tmp_path)
+
+    async def fail():
+        raise ValueError
+
+    async def leave():
+        task = asyncio.ensure_future(fail())
+        await asyncio.sleep(0.01)
+        assert task.done()
+
+    ensure_event_loop().run_until_complete(leave())  # which the notebooks had, and have next
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+
+
+@pytest.mark.slow
+def test_what_is_printed_faster_than_it_is_read_is_not_lost(tmp_path, monkeypatch):
+    read = Execute.process_message
+
+    def slowly(self, *message):
+        time.sleep(0.001)
+        return read(self, *message)
+
+    monkeypatch.setattr(Execute, "process_message", slowly)
+    shown = "from IPython.display import display\nfor i in range(4000):\n    "
+    many = f"{shown}display({{'text/plain': ''}}, raw=True)"
+    cells = [new_code_cell(HEAD), new_code_cell(many), new_code_cell(RIGHT_PART)]
+    nb = executed([*cells, check_cell("part", "checks.softargmax(softargmax)")], tmp_path, grace=20)
+    assert len(nb.cells[1].outputs) == 4000
+    assert mark(nb, "part") == 2
+
+
+@pytest.mark.slow
+def test_derivatives_are_there_whatever_a_notebook_has_left_on(tmp_path):
+    left_on = "import torch\nguard = torch.inference_mode()\nguard.__enter__()"
+    cells = [new_code_cell(HEAD), new_code_cell(left_on), new_code_cell(CAUSAL_BY_DERIVATIVES)]
+    nb = executed([*cells, check_cell("causal", "checks.is_causal(is_causal)")], tmp_path)
+    assert mark(nb, "causal") == 2, text_of(nb, "causal")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from attncourse.checks.judge import judge
 from attncourse.checks.task import Task, registry
 from attncourse.checks.verdict import CheckFailed, Verdict
 from attncourse.probe.answer import Answer
-from attncourse.probe.calling import Case, handed_over, probe, usual_dtype
+from attncourse.probe.calling import Case, handed_over, probe, usual_settings
 from attncourse.probe.refusing import given
 
 
@@ -35,7 +35,7 @@ class Check:
             return
         raise CheckFailed(verdict, is_shown=_show(verdict)) from None
 
-    @usual_dtype()
+    @usual_settings()
     def verdict(self, answer: Any, seeds: Sequence[int] = (0,), *, refusing: bool = True) -> Verdict:
         """Judge an answer that is in this process."""
         names = _names_around(answer)
@@ -48,7 +48,7 @@ class Check:
         wrong = [name for name in called if _is_wrong(registry[name], names[name])]
         return judge(self.task, seeds, ask, wrong)
 
-    @usual_dtype()
+    @usual_settings()
     def case(self, number: int) -> tuple[Any, ...]:
         """What the student's function gets in the case with that number, from 1.
 

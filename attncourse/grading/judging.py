@@ -20,7 +20,7 @@ from typing import Any
 import zmq
 import zmq.asyncio
 from jupyter_client.utils import ensure_async, run_sync
-from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbclient.exceptions import CellExecutionComplete, CellTimeoutError, DeadKernelError
 from nbformat.v4 import new_output
 from nbgrader import preprocessors
 from nbgrader.utils import is_grade, is_locked, is_solution
@@ -97,6 +97,8 @@ class Execute(preprocessors.Execute):
 
     def __init__(self, **settings: Any) -> None:
         ours = {"kernel_manager_class": KernelManager, "store_widget_state": False}
+        # What a cell has printed may be lost; that it has ended its reply says, too.
+        ours |= {"raise_on_iopub_timeout": False}
         super().__init__(**ours | settings)
 
     def preprocess(self, nb: Any, resources: Any, km: Any = None) -> tuple[Any, Any]:
@@ -185,6 +187,7 @@ class Execute(preprocessors.Execute):
 
         nbclient would, for an answer that what a notebook writes on its sockets has kept from coming.
         """
+        _say_nothing_of_tasks()
         most = (self._get_timeout(cell) or 0) + 3 * self.grace
         try:
             async with asyncio.timeout(most) as limit:
@@ -203,7 +206,15 @@ class Execute(preprocessors.Execute):
                 cell.outputs.append(new_output("stream", text="\n... All further output is left out ...\n"))
         if msg["msg_type"] != "status" and self._shown > self.output_limit:
             return None
-        return super().process_message(msg, cell, cell_index)
+        try:
+            return super().process_message(msg, cell, cell_index)
+        except CellExecutionComplete:
+            raise
+        except Exception:  # whatever nbclient stumbles over in what a notebook may have sent by itself
+            words = "... An output is left out here: it is not made as outputs are ...\n"
+            self._shown += len(words)
+            cell.outputs.append(new_output("stream", text=words))
+            return None
 
     def _get_timeout(self, cell: Any) -> int | None:
         now = monotonic()
@@ -433,6 +444,7 @@ class Execute(preprocessors.Execute):
 
         Meanwhile, answer what it asks for by Jupyter's way of asking for input.
         """
+        _say_nothing_of_tasks()
         assert self.kc is not None
         content = {"code": code, "silent": True, "store_history": False, "stop_on_error": False}
         content |= {"user_expressions": {}, "allow_stdin": bool(pipe.functions), wire.ASKED: asked}
@@ -481,6 +493,15 @@ class Execute(preprocessors.Execute):
             except (Empty, ValueError, TypeError, LookupError, AttributeError):
                 continue  # not a message as kernels send it
         return found
+
+
+def _say_nothing_of_tasks() -> None:
+    """Have asyncio not report the error of a task that nobody has waited for.
+
+    It would while something else runs, whenever the garbage is collected, and parses code for that: inside of
+    `ast.parse` that is a SystemError.
+    """
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
 
 
 def _read_message(read: Callable[[bytes], Any], text: bytes) -> Any:

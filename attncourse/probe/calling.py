@@ -102,17 +102,22 @@ class Calling:
 
 
 @contextlib.contextmanager
-def usual_dtype() -> Iterator[None]:
-    """Have tensors made in float32 meanwhile, whatever a notebook has set: elsewhere that is not known."""
+def usual_settings() -> Iterator[None]:
+    """Have tensors made as usual meanwhile, whatever a notebook has set: elsewhere that is not known.
+
+    They are of float32, and have derivatives.
+    """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
+    inference = torch.is_inference_mode_enabled()
     try:
-        yield
+        with torch.inference_mode(False) if inference else contextlib.nullcontext():
+            yield
     finally:
         torch.set_default_dtype(before)
 
 
-@usual_dtype()
+@usual_settings()
 def probe(calling: Calling, answer: Any, cases: Sequence[Case], *, refusing: bool = True) -> list[Answer]:
     """Call `answer` on every case.
 

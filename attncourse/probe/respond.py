@@ -11,11 +11,12 @@ from typing import Any
 
 from attncourse.probe import absent
 from attncourse.probe.answer import Answer, Failure
-from attncourse.probe.calling import Calling, Case, Way, probe
+from attncourse.probe.calling import Calling, Case, Way, probe, usual_settings
 from attncourse.probe.program import Elsewhere, Program
 from attncourse.probe.wire import ASKED, MIME, decode, encode_answers
 
 
+@usual_settings()
 def respond(nonce: str, answer: Callable[[], Any]) -> None:
     """Call the answer on the cases that the message that brought this call holds, under `ASKED`.
 

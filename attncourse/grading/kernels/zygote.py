@@ -325,6 +325,7 @@ def _be_jailed(request: dict[str, Any], say: int, job: Job) -> None:
 def _be_kernel(request: dict[str, Any], say: int) -> None:
     import numpy
     import torch
+    import zmq
     from ipykernel.kernelapp import IPKernelApp
     from IPython.core import interactiveshell
     from IPython.utils._process_common import getoutput
@@ -344,7 +345,14 @@ def _be_kernel(request: dict[str, Any], say: int) -> None:
         del sys.modules[name]
     sys.path.insert(0, jail.COURSE)
     sys.argv = ["ipykernel_launcher", *request["arguments"]]
-    app = IPKernelApp.instance()
+
+    class App(IPKernelApp):
+        def init_iopub(self, context: Any) -> None:
+            # Else ZeroMQ drops what is printed faster than it is read, and that a cell has ended.
+            context.setsockopt(zmq.SNDHWM, 0)
+            super().init_iopub(context)
+
+    app = App.instance()
     app.initialize(sys.argv[1:])
     # IPython runs `!command` in a terminal, and raises an error where there is none, as in a jail.
     shell: Any = app.shell
