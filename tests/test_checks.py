@@ -314,6 +314,7 @@ NEAR_RULES = [
     ("explain_run", "len(loss) // 4", "5"),
     ("run_fault", "loss[-15:].median()", "loss.median()"),
     ("run_fault", "ratio < 0.75", "ratio < 0.6"),
+    ("colliding", "for s in range(num_positions)", "for s in (0, num_positions - 2)"),
     ("which_slip", "(changed - whole)[:-1]", "(changed - whole)[:-2]"),
     ("which_slip", "(steps - whole).abs().max() < 0.01", "(steps - whole).abs().max() < 0.015"),
 ]

@@ -704,3 +704,38 @@ def test_a_list_that_a_spreadsheet_has_saved_is_read_or_a_sentence(course, capsy
     (course / "collected.csv").write_text(text, encoding="cp1252")
     assert main(["collect", str(first)]) == 1
     assert "collected.csv cannot be read" in capsys.readouterr().err
+
+
+def test_where_nothing_is_taken_no_success_is_told(course, capsys):
+    assert "Matched: 0 students" in collect(capsys, write(course / "empty.zip", archive({})), expect=1)
+    out = collect(capsys, write(course / "class.tar.gz", b"\x1f\x8b"), expect=1)
+    assert "class.tar.gz is packed in a way that is not read: unpack it" in out
+
+
+@pytest.mark.parametrize("folder", [".hidden", "..dots", "../../up", "~me"])
+def test_a_notebook_in_a_folder_that_is_not_looked_into_is_told_of(course, capsys, folder):
+    files = {f"{folder}/sums.ipynb": notebook(), "ada/.ipynb_checkpoints/sums.ipynb": notebook()}
+    files |= {"ada/sums.ipynb": notebook(), "__MACOSX/ada/._sums.ipynb": b""}
+    out = collect(capsys, write(course / "class.zip", archive(files)), expect=1)
+    assert out.count("Unmatched") == 1
+    assert "rename the folder" in out
+    assert there(course).keys() == {"ada"}
+
+
+@pytest.mark.parametrize("command", [["sums"], ["release"], ["collect", "class.zip"], ["export"]])
+def test_a_broken_source_is_a_sentence(course, capsys, command):
+    write(course / "class.zip", archive({"ada/sums.ipynb": notebook()}))
+    (course / "solutions/sums/sums.ipynb").write_text("{")
+    (course / "submitted").mkdir(exist_ok=True)
+    assert main(command) in (0, 1, 2)
+    said = capsys.readouterr()
+    assert command == ["export"] or "sums.ipynb" in said.out + said.err or "sums is not written" in said.out
+
+
+def test_a_folder_that_is_not_there_is_a_sentence(course, capsys):
+    write(course / "sheet.csv", moodle_worksheet(CLASS))
+    collect(capsys, write(course / "ada.zip", archive({"ada/sums.ipynb": notebook()})))
+    assert main(["sums"]) == 0
+    command = ["export", "--to", "moodle", "--template", "sheet.csv", "--unit", UNIT, "--column", "Grade"]
+    assert main([*command, "--out", str(course / "none/marks.csv")]) == 1
+    assert f"there is no folder {course}/none: make it first" in capsys.readouterr().err

@@ -503,7 +503,7 @@ def test_everything_out_of_place_is_named(tmp_path, monkeypatch):
         (b"<html>", "not JSON"),
         (b'{"cells": [', "not JSON"),
         (b"[1, 2]", "but not a notebook"),
-        (b'{"cells": 3, "nbformat": "x"}', "but not a notebook"),
+        (b'{"cells": 3, "nbformat": "x"}', "but not a notebook: something in it is of the wrong kind"),
         pytest.param(b"[" + b"[]," * 1_000_001 + b"0]", "more than 2,000,000 values", id="crumbs"),
     ],
 )

@@ -1696,6 +1696,21 @@ UNCERTAIN = {
         "    t = threading.Thread(target=lambda: out.append(TORCH[name](s, -1)))\n"
         "    t.start()\n    t.join()\n    return out[0]"
     ),
+    "scripted": "def softargmax(s):\n    return torch.jit.script(torch.nn.Softmin(-1))(-s)",
+    "by a map onto the simplex": (
+        "from torch.distributions import transform_to\ndef softargmax(s):\n"
+        "    return transform_to(torch.distributions.constraints.simplex)(s)"
+    ),
+    "a layer inside of a larger one": (
+        "def softargmax(s):\n    return torch.nn.Transformer(4, 2).encoder.layers[0](s)"
+    ),
+    "the mode that refuses disarmed": (
+        "mode = torch.overrides._get_current_function_mode\n"
+        "def softargmax(s):\n    mode().refuses = ()\n    return s.exp()"
+    ),
+    "through the kernel": (
+        "k = get_ipython().kernel\ndef softargmax(s):\n    return k.shell.user_ns['torch'].exp(s)"
+    ),
     "compiled from a text": (
         "c = torch.jit.CompilationUnit('def f(x): return torch.softmax(x, -1)')\n"
         "def softargmax(s):\n    return c.f(s)"
@@ -1718,6 +1733,15 @@ def test_only_what_is_certain_costs_points_and_a_person_reads_of_the_rest(name):
     assert bool(found.calls) == (name in CERTAIN)
     assert found.remarks or name in ("a first try", "defined anew")
     assert all(place == "softargmax" and "(line" in words for place, words, _ in found.remarks)
+
+
+@pytest.mark.parametrize("ready", ["LayerNorm", "InstanceNorm1d", "native_batch_norm"])
+def test_what_pytorch_has_ready_is_told_of_by_each_of_its_names(ready):
+    source = f"def mine(x, gain, bias):\n    return torch.nn.{ready}(4)(x)"
+    found = scan(TASKS["layer_norm"], "mine", [("mine", source)], ["import torch"])
+    assert [words for _, words, _ in found.remarks] == [f"the code uses {ready} (line 2 of its cell)"]
+    source = source.replace(f"torch.nn.{ready}", "my.norm")
+    assert not scan(TASKS["layer_norm"], "mine", [("mine", source)], ["import torch"]).remarks
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,7 @@ def _encoders(length: int) -> dict[str, Callable[[Tensor], Tensor]]:
         "tenths": lambda t: _columns(t // 10 / 10.0, t % 10 / 10.0),
         "steps of five millionths": lambda t: _columns(1 + t / 2e5, t * 0),
         "squares divided by a prime number": lambda t: _columns(t * t % 41, t * t % 37),
+        "two in between alike": lambda t: _columns(t - (t == last - 4) * (last - 9), t * 0),
         "bits, in another order": lambda t: ((t[:, None] ^ (t[:, None] // 2)) // enough % 2).double(),
     }
 

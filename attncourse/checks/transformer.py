@@ -170,6 +170,7 @@ layer_norm = Task(
         "native_group_norm",
         "instance_norm",
         "batch_norm",
+        "native_batch_norm",
     ),
 )
 

@@ -26,6 +26,7 @@ from attncourse.grading.kernels.provisioner import OPEN
 from attncourse.grading.nursery import Nursery
 from attncourse.grading.progress import Progress
 from attncourse.grading.report import Entry, Report, task_name
+from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import Problem, Submission, look_through, shown
 from attncourse.grading.trouble import advice
 
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return import_module(f"attncourse.grading.{arguments[0]}").main(arguments[1:])
         except Exception as error:
-            if not (words := advice(error)):
+            if not (words := str(error) if isinstance(error, Unusable) else advice(error)):
                 raise
             print(one_line(f"{arguments[0]} came to no end: {words}."), file=sys.stderr)
             return 1
@@ -82,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run.report()
         except NoneGraded as reason:
             print(f"Nothing was graded: every submission {reason}.", file=sys.stderr)
+            return 2
+        except Unusable as reason:
+            print(one_line(f"Nothing was graded: {reason}."), file=sys.stderr)
             return 2
         except KeyboardInterrupt:
             print("\nInterrupted. Run the same command again to go on.", file=sys.stderr)

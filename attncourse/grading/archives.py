@@ -23,6 +23,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplement
 # What is read: the others are only named.
 READ = {".ipynb", ".zip"}
 # What nobody has handed in: left behind by systems and programs.
+HIDDEN = "lies in a folder whose name begins with a dot or a tilde: rename the folder"
 JUNK = {"__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini"}
 
 
@@ -61,7 +62,9 @@ def delivered(path: Path) -> Iterator[Found | str]:
         shut: list[OSError] = []
         for file in sorted(walk(path, shut.append)):
             parts = file.relative_to(path).parts
-            if file.is_file() and not file.is_symlink() and not _junk(parts):
+            if _hidden(parts):
+                yield f"{shown(file)} {HIDDEN}"
+            elif file.is_file() and not file.is_symlink() and not _junk(parts):
                 yield from _file(file, parts)
         yield from (f"{shown(Path(one.filename))} cannot be opened: {one.strerror}" for one in shut)
     elif path.is_file():
@@ -135,6 +138,8 @@ def _zip(
         # A name is only ever read: nothing is unpacked, wherever it wants to go.
         parts = PurePosixPath(member.filename.replace("\\", "/")).parts
         inside = f"{place}: {member.filename}"
+        if _hidden(parts):
+            yield f"{inside} {HIDDEN}"
         if member.is_dir() or not parts or _junk(parts):
             continue
         try:
@@ -168,6 +173,13 @@ def _zip(
             yield from _packed(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1, time, within)
         else:
             yield f"{inside} is a zip in too many zips"
+
+
+def _hidden(parts: tuple[str, ...]) -> bool:
+    """Whether a notebook lies in a folder that is not looked into, and that no program has made."""
+    folders = [part for part in parts[:-1] if part.startswith((".", "~"))]
+    of_programs = any(part in JUNK or part == ".ipynb_checkpoints" for part in parts)
+    return bool(folders) and parts[-1].endswith(".ipynb") and not of_programs and not _junk(parts[-1:])
 
 
 def _junk(parts: tuple[str, ...]) -> bool:

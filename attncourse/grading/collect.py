@@ -40,6 +40,7 @@ or Moodle's grading worksheet, as it is; or nbgrader's id,last_name,first_name,e
 It gives everyone a name in the gradebook"""
 
 LIST = "collected.csv"
+PACKED = (".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 A_CLASS = 3  # so many notebooks in one folder may be a class
 # Of so many attempts of one student the best is looked for, and so much of what is left over is shown.
 MOST_ATTEMPTS, MOST_LINES, LONGEST_LINE = 10, 100, 1000
@@ -151,7 +152,9 @@ class Collection:
                 elif found.parts[-1].lower().endswith(".ipynb"):
                     notebooks += self._read(found)
                 elif found.parts[-1].lower() not in ("index.html", "timestamp.txt", "submission_secret.txt"):
-                    self.others.append(f"{found.place} is no notebook")
+                    packed = found.place.lower().endswith(PACKED)
+                    words = "is packed in a way that is not read: unpack it" if packed else "is no notebook"
+                    self.others.append(f"{found.place} {words}")
             self._add(notebooks)
 
     def _read(self, found: Found) -> list[Notebook]:
@@ -480,7 +483,7 @@ def _collect(course: Course, units: Sequence[str], options: argparse.Namespace, 
             best.grader.close()
     for line in summary(collection, done, roster, options.unit):
         print(line)
-    return int(bool(collection.unmatched) or collection.failed)
+    return int(bool(collection.unmatched) or collection.failed or not done)
 
 
 def summary(

@@ -566,7 +566,12 @@ class Course:
         return Path(self.folders.root, getattr(self.folders, f"{step}_directory"))
 
     def _notebook(self, unit: str) -> nbformat.NotebookNode:
-        return nbformat.read(self._source(unit) / f"{unit}.ipynb", as_version=4)
+        path = self._source(unit) / f"{unit}.ipynb"
+        try:
+            return nbformat.read(path, as_version=4)
+        except (ValueError, AttributeError, nbformat.ValidationError) as error:
+            why = " ".join(str(error).split())[:100]
+            raise rules.Unusable(f"{path} is no notebook: put back a copy ({why})") from None
 
     def _graded_notebook(self, submission: Submission) -> nbformat.NotebookNode | None:
         """What was graded last, also if it was put aside since."""

@@ -125,7 +125,8 @@ class Roster:
             known = ids.get(found.email.casefold()) or as_known(found.id, there)
             found = replace(found, id=known)
             if "/" in found.id or found.id.startswith(".") or unfit_for_a_name(found.id):
-                raise Unusable(f"{path}, line {line}: {found.id!r} cannot be the name of a folder")
+                words = "rename its column to Identifier if it is a number of the platform's, or change it"
+                raise Unusable(f"{path}, line {line}: {found.id!r} cannot be the name of a folder: {words}")
             before = lines.setdefault(spelled(found.id), line)
             if before != line:
                 raise Unusable(f"{path}, line {line}: {found.id!r} is in line {before}, too")

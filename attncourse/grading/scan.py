@@ -21,7 +21,10 @@ from attncourse.grading.scopes import Cell, Scope, imports
 from attncourse.probe.refusing import FUSED
 
 # PyTorch's layers that end in the fused functions.
-LAYERS = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer", "flex_attention")
+LAYERS = (
+    *("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer", "flex_attention"),
+    *("TransformerEncoder", "TransformerDecoder", "Transformer"),
+)
 # By these the refusals are switched off, the process of the grading is looked into, or anything is done
 # unseen. No answer needs them, and some honest cell may have them: a person decides.
 SUSPICIOUS = {
@@ -30,11 +33,16 @@ SUSPICIOUS = {
     *("globals", "importlib", "builtins", "ctypes", "marshal", "pickle", "disable_current_modes"),
     *("compilationunit", "cell_contents", "getclosurevars", "pydoc", "pkgutil", "runpy"),
 }
+# So is whatever gives the modes that refuse, by any of PyTorch's names for them.
+MODES = ("function_mode", "dispatch_mode")
+# What these parts of PyTorch have made of something refused calls it unseen, or under another name.
+HIDING = {"jit"}
+HIDING_SOFTMAX = {"distributions"}
 # What is called in a thread is not refused.
 THREADS = {"thread", "threading", "threadpoolexecutor"}
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__", "__builtins__"}
 # Where a task forbids to look into something, what Python itself gives for that.
-LOOKS = {"vars"}
+LOOKS = {"vars", "get_ipython"}
 
 
 class Remark(NamedTuple):
@@ -84,8 +92,11 @@ def scan(
     """
     found = Findings()
     refused = {_plain(name) for name in (*FUSED, *task.refuses) if name not in task.allows}
-    forbidden = refused | {_plain(name) for name in LAYERS if name not in task.allows}
-    forbidden |= THREADS | set(map(_plain, task.calling.way.unseen))
+    # PyTorch's layers are called as its functions are, but for the signs between the words.
+    ready = refused | {_plain(name) for name in LAYERS if name not in task.allows}
+    of_torch = {name.replace("_", "") for name in ready}
+    hiding = HIDING | (HIDING_SOFTMAX if "softmax" in refused else set())
+    forbidden = ready | THREADS | {"get_ipython"} | set(map(_plain, task.calling.way.unseen))
     ends = itertools.accumulate(len(source) for _, source in cells)
     fitting = sum(end <= MOST_CHARACTERS_OF_ALL for end in ends)
     for place, _ in cells[fitting : fitting + 1]:
@@ -116,8 +127,12 @@ def scan(
             if unwanted is forbidden and name == f"attncourse.{last}":
                 continue  # what the course itself gives is not there in grading, or allowed
             # By these PyTorch is called, which has some functions by more than one name.
-            hidden = unwanted is forbidden and name.startswith("torch.")
-            hidden = hidden and any(one in _plain(last) for one in refused)
+            hidden = unwanted is forbidden and name.startswith("torch.") and last not in task.allows
+            hidden = hidden and (
+                any(one in _plain(last).replace("_", "") for one in of_torch)
+                or not hiding.isdisjoint(name.split("."))
+            )
+            hidden |= unwanted is SUSPICIOUS and any(mode in last for mode in MODES)
             hidden |= name.endswith("sys.modules") or (name.startswith("builtins.") and last in BUILTINS)
             fused = unwanted is forbidden and "scaled_dot_product" in last
             # Probes of their own many notebooks have.

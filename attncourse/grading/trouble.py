@@ -2,6 +2,7 @@
 
 import errno
 import sqlite3
+from pathlib import Path
 
 from sqlalchemy.exc import DatabaseError
 
@@ -43,6 +44,8 @@ def _of_disk(error: OSError) -> str:
         return FULL
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{error.filename or 'a file'} cannot be opened: {RIGHTS}"
+    if error.errno == errno.ENOENT and error.filename and not Path(error.filename).parent.is_dir():
+        return f"there is no folder {Path(error.filename).parent}: make it first"
     if error.errno == errno.EIO:
         return f"the disk does not read or write {error.filename or 'a file'}: look at its health"
     return ""

@@ -40,6 +40,7 @@ class WithinBudget(Way):
         "asyncio",
         "run_in_executor",
         "to_thread",
+        "schedule",
         "get_objects",
         "get_referrers",
     )
