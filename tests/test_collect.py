@@ -726,7 +726,8 @@ def test_a_notebook_in_a_folder_that_is_not_looked_into_is_told_of(course, capsy
 def test_a_broken_source_is_a_sentence(course, capsys, command):
     write(course / "class.zip", archive({"ada/sums.ipynb": notebook()}))
     (course / "solutions/sums/sums.ipynb").write_text("{")
-    (course / "submitted").mkdir(exist_ok=True)
+    (course / "submitted/ada/sums").mkdir(parents=True, exist_ok=True)
+    write(course / "submitted/ada/sums/sums.ipynb", notebook())
     assert main(command) in (0, 1, 2)
     said = capsys.readouterr()
     assert command == ["export"] or "sums.ipynb" in said.out + said.err or "sums is not written" in said.out
