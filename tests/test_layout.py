@@ -16,6 +16,7 @@ from commands import Command
 from nbgrader.apps import NbGrader, NbGraderAPI
 
 from attncourse import checks
+from attncourse.grading import job
 from attncourse.grading.rules import Unusable, taught
 
 ROOT = Path(__file__).parents[1]
@@ -297,6 +298,18 @@ def test_no_modules_import_each_other_in_a_circle():
     graph = {path: set(files_imported(path)) for path in PACKAGE.rglob("*.py")}
     assert PACKAGE / "grading/course.py" in graph[PACKAGE / "grading/collect.py"]
     graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_what_gives_marks_is_part_of_the_courses_version():
+    reached = {*PACKAGE.glob("checks/*.py"), *PACKAGE.glob("probe/*.py"), PACKAGE / "grading/serving.py"}
+    left = [*reached]
+    while left:
+        new = set(files_imported(left.pop())) - reached
+        reached |= new
+        left += new
+    names = {path.relative_to(PACKAGE).with_suffix("").parts for path in reached}
+    # A page is written anew when what it is made from has changed.
+    assert [parts for parts in names if job._WITHOUT_MARKS & {*parts}] == [("grading", "feedback")]
 
 
 # --- notebooks ---
