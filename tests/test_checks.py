@@ -290,6 +290,45 @@ def test_nothing_passes_by_accident(task):
         assert not verdict(task, accidents(task)[name], refusing=False).passed, name
 
 
+WHOLE_ROWS = """def chunked_attention(query, key, value, chunk_size):
+    output = torch.empty(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
+    for n in range(query.shape[-2]):
+        scores = {scores} / query.shape[-1] ** 0.5
+        output[..., n, :] = (torch.softmax(scores, -2) * value).sum(-2)
+    return output
+"""
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        "key @ query[..., n, :, None]",
+        "(query[..., n : n + 1, :] * key).sum(-1, keepdim=True)",
+        "sum(query[..., n, None, f] * key[..., f] for f in range(query.shape[-1]))[..., None]",
+    ],
+)
+def test_a_row_of_scores_is_over_the_budget_whichever_way_it_stands(scores):
+    answer = compiled(WHOLE_ROWS.format(scores=scores), "chunked_attention")
+    found = verdict(TASKS["chunked_attention"], answer)
+    assert not found.passed
+    assert "a number for each of all" in " ".join(found.message.split())
+
+
+def test_a_column_of_ones_beside_the_values_is_within_the_budget():
+    source = """def chunked_attention(query, key, value, chunk_size):
+    value = torch.cat([value, torch.ones_like(value[..., :1])], -1)
+    highest = torch.full((*query.shape[:-1], 1), -torch.inf, dtype=query.dtype)
+    output = torch.zeros(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
+    for k, v in zip((key / key.shape[-1] ** 0.5).split(chunk_size, -2), value.split(chunk_size, -2)):
+        scores = query @ k.mT
+        before, highest = highest, torch.maximum(highest, scores.amax(-1, keepdim=True))
+        output = output * (before - highest).exp() + (scores - highest).exp() @ v
+    return output[..., :-1] / output[..., -1:]
+"""
+    found = verdict(TASKS["chunked_attention"], compiled(source, "chunked_attention"), (0, 1, 2))
+    assert found.passed, found.message
+
+
 # Rules that come near to the right one: of a right answer one piece, and what stands there instead.
 NEAR_RULES = [
     ("what_heads_find", "share.sum(dim=1).max() > 0.5", "share.sum(dim=1).max() >= 0.5"),

@@ -1121,7 +1121,7 @@ def test_what_cannot_be_walked_is_told(tmp_path, monkeypatch):
 
 
 def test_what_a_given_function_needs_is_not_counted():
-    with _Watch(5) as watch:
+    with _Watch(*torch.zeros(3, 5, 2)) as watch:
         refusing.given(lambda: torch.zeros(1000))()
         assert watch.numel == 0
         torch.zeros(10)

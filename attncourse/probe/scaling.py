@@ -41,6 +41,7 @@ class WithinBudget(Way):
         "run_in_executor",
         "to_thread",
         "schedule",
+        "fork",
         "get_objects",
         "get_referrers",
     )
@@ -51,7 +52,7 @@ class WithinBudget(Way):
         output_size = math.prod(query.shape[:-1]) * inputs["value"].shape[-1]
         scores = math.prod(query.shape[:-1]) * chunk_size
         budget = max(output_size, scores, *(x.numel() for x in tensors))
-        with _Watch(key.shape[-2]) as watch:
+        with _Watch(query, key, inputs["value"]) as watch:
             output = answer(*inputs.values())
         if watch.numel > budget:
             raise Misfit(
@@ -60,8 +61,8 @@ class WithinBudget(Way):
             )
         if chunk_size < key.shape[-2] and watch.whole_rows:
             raise Misfit(
-                f"your function made a tensor of shape {watch.whole_rows}, with the scores of all "
-                f"{key.shape[-2]} keys side by side; only {chunk_size} keys are to be looked at together"
+                f"your function made a tensor of shape {watch.whole_rows}, with a number for each of all "
+                f"{key.shape[-2]} keys; only {chunk_size} keys are to be looked at together"
             )
         return output
 
@@ -69,9 +70,14 @@ class WithinBudget(Way):
 class _Watch(TorchDispatchMode):
     """Keeps the shape of the largest tensor that is made, and of one that compares with all keys."""
 
-    def __init__(self, num_keys: int) -> None:
+    def __init__(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         super().__init__()
-        self.num_keys = num_keys
+        self.num_keys = key.shape[-2]
+        # Of these sizes are what is made of keys and values alone, beside each other, and with a sum.
+        features = key.shape[-1], value.shape[-1], key.shape[-1] + value.shape[-1]
+        self.features = {*features, *(size + 1 for size in features)}
+        # Where something else is as many, nobody can tell what a size is of.
+        self.told_apart = self.num_keys not in (*query.shape, *key.shape[:-2], *self.features)
         self.numel = 0
         self.shape: tuple[int, ...] = ()
         self.whole_rows: tuple[int, ...] = ()
@@ -81,11 +87,14 @@ class _Watch(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if Refusal.in_given() > 1:  # besides this one: what a given function needs is not the answer's
             return result
-        product = func.__name__.split(".")[0] in ("mm", "bmm", "mv", "matmul", "addmm", "baddbmm")
+        name = func.__name__.split(".")[0]
+        product = name in ("mm", "bmm", "mv", "matmul", "addmm", "baddbmm")
+        computed = not (func.is_view or name.startswith(("new_", "empty", "zeros", "ones", "full")))
         for made in result if isinstance(result, tuple | list) else (result,):
             if not isinstance(made, Tensor):
                 continue
-            if product and made.dim() and made.shape[-1] == self.num_keys:
+            scores = product and made.dim() and made.shape[-1] == self.num_keys
+            if self.told_apart and (scores or (computed and self._has_a_number_for_each_key(made))):
                 self.whole_rows = tuple(made.shape)
             # A view is as small as the memory behind it: expanding makes no new numbers.
             if (
@@ -94,3 +103,7 @@ class _Watch(TorchDispatchMode):
             ):
                 self.numel, self.shape = made.numel(), tuple(made.shape)
         return result
+
+    def _has_a_number_for_each_key(self, made: Tensor) -> bool:
+        sizes = {*made.shape}
+        return self.num_keys in sizes and made.is_floating_point() and sizes.isdisjoint(self.features)
