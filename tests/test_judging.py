@@ -14,6 +14,7 @@ import string
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -1696,6 +1697,30 @@ UNCERTAIN = {
         "    t = threading.Thread(target=lambda: out.append(TORCH[name](s, -1)))\n"
         "    t.start()\n    t.join()\n    return out[0]"
     ),
+    **{
+        f"bound by {how}": f"def mine(s):\n    return torch.softmax(s, -1)\n{source}"
+        for how, source in {
+            "a loop": "for softargmax in (mine,):\n    pass",
+            "with": "import contextlib\nwith contextlib.nullcontext(mine) as softargmax:\n    pass",
+            "match": "match [mine]:\n    case [softargmax]:\n        pass",
+            "a magic of a line": "%time softargmax = mine",
+            "a text": "get_ipython().ex('softargmax = mine')",
+            "its name": "get_ipython().push({'softargmax': mine})",
+            "its name, too": "import operator\noperator.setitem(vars(), 'softargmax', mine)",
+        }.items()
+    },
+    "in what a tensor calls": (
+        "for mine in (torch.softmax,):\n    pass\ndef softargmax(s):\n    out = []\n"
+        "    torch.zeros(1).apply_(lambda v: (out.append(mine(s, -1)), 0.0)[1])\n    return out[0]"
+    ),
+    "in an operator of its own": (
+        "@torch.library.custom_op('mine::f', mutates_args=())\n"
+        "def f(s: torch.Tensor) -> torch.Tensor:\n    return s.softmax(-1)\n"
+        "def softargmax(s):\n    return f(s)"
+    ),
+    "out of a file": "import numpy as np\nsoftargmax = np.load('f.npy', allow_pickle=True).item()",
+    "out of a file of weights": "softargmax = torch.load('f.pt', weights_only=False)",
+    "out of a file that is run": "softargmax = get_ipython().run_cell(open('f.txt').read())",
     "scripted": "def softargmax(s):\n    return torch.jit.script(torch.nn.Softmin(-1))(-s)",
     "by a map onto the simplex": (
         "from torch.distributions import transform_to\ndef softargmax(s):\n"
@@ -1875,6 +1900,7 @@ def test_names_that_are_made_up_by_the_dozen_are_of_one_kind():
         *("from mine import softargmax", "import mine.parts as m", "%run mine.py", "_ = %run mine.py"),
         *("run mine.py", " run -i './mine.py'\n", "%%time\nrun mine.py", "if x:\n    %time %run mine.py"),
         "get_ipython().run_line_magic('run', 'mine.py')",
+        "%alias_magic rr run",
     ],
 )
 def test_a_person_is_told_of_answers_in_other_files(source):
@@ -1885,14 +1911,26 @@ def test_a_person_is_told_of_answers_in_other_files(source):
 
 
 @pytest.mark.slow
-def test_files_beside_the_notebook_that_can_be_imported_are_told_of(tmp_path):
-    for name in ("mine.py", "math.csv", "yours.so", "parts.zip"):
-        (tmp_path / name).write_text("def attention(q, k, v):\n    return v\n")
-    cells = [new_code_cell("import math\nfrom attncourse import checks\nfrom mine import attention")]
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("from mine import attention", "mine"),
+        ("import sys\nsys.path.insert(0, 'data')\nfrom deep import *", "deep"),
+        ("%load_ext yours", "yours"),
+    ],
+)
+def test_files_beside_the_notebook_that_can_be_imported_are_told_of(source, name, tmp_path):
+    (tmp_path / "data").mkdir()
+    for file in ("mine.py", "math.csv", "yours.so", "parts.zip", "data/deep.py"):
+        (tmp_path / file).write_text("def attention(q, k, v):\n    return v\n")
+    np.savez(tmp_path / "numbers.npz", np.zeros(3))
+    with zipfile.ZipFile(tmp_path / "code.npz", "w") as archive:
+        archive.writestr("more.py", "x = 1")
+    cells = [new_code_cell(f"import math\nfrom attncourse import checks\n{source}")]
     nb = executed([*cells, check_cell("attention", "checks.attention(attention)")], tmp_path)
-    archive, module = nb.metadata.attncourse["flags"]
-    assert archive["words"] == "archives handed in beside it were not read (1): parts.zip"
-    assert "imports mine, which was handed in beside it" in module["words"]
+    archives, module = nb.metadata.attncourse["flags"]
+    assert archives["words"] == "archives handed in beside it were not read (2): code.npz, parts.zip"
+    assert f"imports {name}, which was handed in beside it" in module["words"]
 
 
 def test_a_person_is_told_of_work_that_is_not_watched():
@@ -1995,6 +2033,11 @@ def foreign(nb):
     nb.metadata.update({"attncourse": {"checks": {"check_first": 3}}, "kernelspec": {"name": "perl"}})
 
 
+def answered_in_the_check(nb):
+    check = next(cell for cell in nb.cells if cell.metadata.nbgrader.grade_id == "check_first")
+    check.source = f"import math\nfirst = math.fabs\n{check.source}"
+
+
 def added_an_import(nb):
     nb.cells[0].source = "import numpy\n" + nb.cells[0].source
 
@@ -2016,6 +2059,7 @@ def broken(nb):
         (foreign, set()),
         (broken, set()),
         (added_an_import, set()),
+        (answered_in_the_check, {"check_first"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -2040,6 +2084,21 @@ def test_a_notebook_is_repaired(gradebook, change, flagged):
     assert {flag["cell"] for flag in remarks.get("flags", [])} == flagged - {""}
     assert remarks.get("missing", []) == (["check_first", "check_second"] if change is deleted else [])
     assert "kernelspec" not in nb.metadata
+
+
+def test_an_answer_in_a_check_stands_above_the_check(gradebook):
+    nb = handed_in()
+    answered_in_the_check(nb)
+    nb = repaired(nb, gradebook)
+    place = next(
+        place
+        for place, cell in enumerate(nb.cells)
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "check_first"
+    )
+    assert nb.cells[place - 1].source == "import math\nfirst = math.fabs"
+    assert "nbgrader" not in nb.cells[place - 1].metadata
+    (remark,) = nb.metadata["attncourse"]["flags"]
+    assert "what was added stands above it" in remark["words"]
 
 
 def test_of_a_students_own_cells_only_so_many_are_kept(gradebook):

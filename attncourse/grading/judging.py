@@ -114,12 +114,14 @@ class Execute(preprocessors.Execute):
         self._interrupted = self._left = False
         folder = Path(resources["metadata"]["path"])
         self._digest = handed_in(nb, folder)
+        beside = [path for path in folder.rglob("*") if path.is_dir() or path.is_file()]
+        # From wherever they lie: a notebook may say where Python is to look.
         self._beside = {
             path.name.partition(".")[0]
-            for path in folder.iterdir()
+            for path in beside
             if path.is_dir() or path.name.endswith(tuple(importlib.machinery.all_suffixes()))
         }
-        if archives := sorted(path.name for path in folder.iterdir() if path.suffix in ARCHIVES):
+        if archives := sorted(str(path.relative_to(folder)) for path in beside if _is_archive_of_code(path)):
             number, names = len(archives), ", ".join(archives)
             flag(nb, "", f"archives handed in beside it were not read ({number}): {names}")
         try:
@@ -493,6 +495,17 @@ class Execute(preprocessors.Execute):
             except (Empty, ValueError, TypeError, LookupError, AttributeError):
                 continue  # not a message as kernels send it
         return found
+
+
+def _is_archive_of_code(path: Path) -> bool:
+    """Whether Python could import from a file, whatever it is called."""
+    if path.is_dir():
+        return False
+    if path.suffix in ARCHIVES:
+        return True
+    content = path.read_bytes()
+    # The names of what is in a zip stand in it as they are.
+    return b"PK\x05\x06" in content[-(1 << 17) :] and b".py" in content
 
 
 def _say_nothing_of_tasks() -> None:

@@ -1,5 +1,6 @@
 """What students do to a notebook's cells is undone before it runs, so that their answers are graded."""
 
+import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -94,10 +95,10 @@ class Repair(NbGraderPreprocessor):
             found = self._find(nb, sources)
             for name, cell in found.items():
                 if sources[name].locked and _lines(cell.source) != _lines(sources[name].source):
+                    kept = self._keep_addition(nb, cell, sources[name], name in points)
                     if name in points:
-                        flag(nb, name, "a check was changed: it is again as it was released")
-                    else:
-                        self._keep_addition(nb, cell, sources[name])
+                        also = ", and what was added stands above it" if kept else ""
+                        flag(nb, name, f"a check was changed: it is again as it was released{also}")
                 self._restore(nb, cell, sources[name], points, kinds)
             self._put_back(nb, found, sources, points, kinds)
             self._reorder(nb, sources, kinds)
@@ -157,10 +158,21 @@ class Repair(NbGraderPreprocessor):
         cell.clear()
         cell.update(restored)
 
-    def _keep_addition(self, nb: Any, cell: Any, source: SourceCell) -> None:
-        """Put a copy of a locked cell that was changed above it: an import added there is still needed."""
-        if cell.cell_type == source.cell_type == "code":
-            nb.cells.insert(_index(nb, cell), new_code_cell(source=cell.source))
+    def _keep_addition(self, nb: Any, cell: Any, source: SourceCell, graded: bool) -> bool:
+        """Put what is in a locked cell that was changed above it: what was added there is still needed.
+
+        Of a check it is all but the check, if it gives anything a meaning: some write their answer there.
+        """
+        if not cell.cell_type == source.cell_type == "code":
+            return False
+        text = cell.source
+        if graded:
+            released = {*_lines(source.source)}
+            text = "\n".join(line for line in text.splitlines() if line.rstrip() not in released)
+            if not _gives_a_meaning(text):
+                return False
+        nb.cells.insert(_index(nb, cell), new_code_cell(source=text))
+        return True
 
     def _put_back(
         self,
@@ -213,6 +225,14 @@ def _whole(cell: Any) -> Any:
 
 def _lines(source: str) -> list[str]:
     return [line.rstrip() for line in source.strip().splitlines()]
+
+
+def _gives_a_meaning(text: str) -> bool:
+    """Whether a cell's code does more than to compute something."""
+    try:
+        return any(not isinstance(statement, ast.Expr) for statement in ast.parse(text).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
 
 
 def _claimed(cell: Any) -> str:

@@ -32,14 +32,20 @@ SUSPICIOUS = {
     *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
     *("globals", "importlib", "builtins", "ctypes", "marshal", "pickle", "disable_current_modes"),
     *("compilationunit", "cell_contents", "getclosurevars", "pydoc", "pkgutil", "runpy"),
+    *("run_cell", "run_cell_async", "run_code", "safe_execfile", "extension_manager", "runctx"),
+    *("interactiveinterpreter", "interactiveconsole", "runcode", "runsource"),
 }
+# By these a file can bring code, where they have these values.
+LOADING = {"allow_pickle": True, "weights_only": False}
 # So is whatever gives the modes that refuse, by any of PyTorch's names for them.
 MODES = ("function_mode", "dispatch_mode")
 # What these parts of PyTorch have made of something refused calls it unseen, or under another name.
-HIDING = {"jit"}
+HIDING = {"jit", "ops"}
 HIDING_SOFTMAX = {"distributions"}
 # What is called in a thread is not refused.
 THREADS = {"thread", "threading", "threadpoolexecutor"}
+# And so is what these call.
+CALLING = {"apply_", "map_", "map2_", "custom_op", "triton_op", "library"}
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__", "__builtins__"}
 # Where a task forbids to look into something, what Python itself gives for that.
 LOOKS = {"vars", "get_ipython"}
@@ -109,7 +115,8 @@ def scan(
     for place, source in cells:
         if not _is_too_much(source) and _runs_a_file(source):
             found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
-    notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own)
+    inside = [(place, text) for place, cell in own for text in _inside(cell)]
+    notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own, inside)
     found.calls = notebook.certain_call(answer, refused)
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
     seen = itertools.chain(
@@ -137,10 +144,12 @@ def scan(
             fused = unwanted is forbidden and "scaled_dot_product" in last
             # Probes of their own many notebooks have.
             own_probe = last == "probe" and "." in name and not name.startswith("attncourse.")
+            hidden |= unwanted is forbidden and last in CALLING
             if hidden or fused or (_plain(last) in unwanted and not own_probe):
                 lines[place, last].add(getattr(node, "lineno", 1))
-        for _, origin in imports(node):
-            module = origin.partition(".")[0]
+        if isinstance(node, ast.keyword) and _loads_code(node):
+            lines[place, str(node.arg)].add(node.lineno)
+        for module in (*(origin.partition(".")[0] for _, origin in imports(node)), *_extensions(node)):
             words = f"the code imports {module}, which was handed in beside it and was not read"
             remark = Remark(place, words, "import")
             if module in beside and remark not in found.remarks:
@@ -162,14 +171,24 @@ class _Notebook:
         Those that are not the student's.
     own : sequence of (str, Cell)
         The student's, each with its name.
+    inside : sequence of (str, Cell)
+        What stands as code in texts of the student's cells, with their names.
     """
 
-    def __init__(self, given: Sequence[Cell], own: Sequence[tuple[str, Cell]]) -> None:
-        self.own = own
+    def __init__(
+        self,
+        given: Sequence[Cell],
+        own: Sequence[tuple[str, Cell]],
+        inside: Sequence[tuple[str, Cell]] = (),
+    ) -> None:
+        self.own, self.inside = own, inside
         self.imports: dict[str, set[str]] = defaultdict(set)
         self.bound: Counter[str] = Counter()
         for cell in (*given, *(cell for _, cell in own)):
             self.bound.update(cell.top.bound)
+            for name, origins in cell.top.imports.items():
+                self.imports[name] |= origins
+        for _, cell in inside:
             for name, origins in cell.top.imports.items():
                 self.imports[name] |= origins
         modules = {origin.partition(".")[0] for origin in self.imports["*"]}
@@ -235,11 +254,14 @@ class _Notebook:
     def defined(self) -> Mapping[str, Sequence[tuple[str, Cell, ast.AST]]]:
         """By the names that are the whole notebook's, what gives them code, each with its cell."""
         defined: dict[str, list[tuple[str, Cell, ast.AST]]] = defaultdict(list)
-        for place, cell in self.own:
+        for place, cell in (*self.own, *self.inside):
             for node in cell.nodes:
                 for name in _given_by(node):
                     if cell.scopes[node].owner(name) is cell.top:
                         defined[name].append((place, cell, node))
+            for statement in cell.tree.body:
+                for name in _given_by_text(statement):
+                    defined[name].append((place, cell, statement))
         return defined
 
     def reached(self, answer: str) -> Iterator[tuple[str, Cell, ast.AST]]:
@@ -295,7 +317,10 @@ def _plain(name: str) -> str:
     return name.strip("_").lower()
 
 
-DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+# What sets something whose name is a text.
+BY_NAME = {"setattr", "setitem", "__setitem__", "push", "update", "vars", "globals", "locals", "user_ns"}
+# Something that gives a name a meaning, at a glance.
+_MEANING = re.compile(r"=|\b(def|class|import|for|with)\b")
 # Statements that do nothing at once, and expressions that need not do what stands in them.
 PASSED = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)
 MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -309,7 +334,8 @@ MOST_CHARACTERS = 100_000
 MOST_CHARACTERS_OF_ALL = 300_000
 MOST_LINES = 10  # that a remark names
 # As IPython writes `%run`. A cell of one line may leave the sign out.
-_RUN = re.compile(r"magic\(['\"]%?run\b")
+_RUN = re.compile(r"magic\(['\"]%?(run|alias_magic)\b")
+_EXTENSIONS = ("load_ext", "reload_ext", "aimport")
 _RUN_ALONE = re.compile(r"\s*run[^\S\n]+(?!(is|in|and|or|if|not)\b)['\w./~-][^\s=]")
 # Cell magics that run the rest of the cell as Python.
 RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
@@ -344,6 +370,35 @@ def _runs_a_file(source: str) -> bool:
     )
 
 
+def _loads_code(argument: ast.keyword) -> bool:
+    """Whether what is called may find code in a file; what is no constant may have any value."""
+    wanted = LOADING.get(argument.arg or "")
+    value = getattr(argument.value, "value", None)
+    return wanted is not None and (value is None or value == wanted)
+
+
+def _extensions(node: ast.AST) -> Iterator[str]:
+    """The modules that a call of IPython's magics loads."""
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "run_line_magic":
+        name, *words = [getattr(part, "value", "") for part in node.args]
+        if name in _EXTENSIONS and words and isinstance(words[0], str):
+            yield from (word.partition(".")[0].strip(",") for word in words[0].split())
+
+
+@functools.lru_cache(maxsize=500)
+def _inside(cell: Cell) -> list[Cell]:
+    """What stands in a cell's texts as code that gives names a meaning: something else may run it."""
+    found = []
+    for node in cell.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _MEANING.search(node.value):
+            try:
+                tree = ast.parse(node.value)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue
+            found.append(Cell(ast.increment_lineno(tree, node.lineno - 1)))
+    return found
+
+
 # The same cells stand above many checks.
 @functools.lru_cache(maxsize=500)
 def _parse(source: str) -> Cell | str | None:
@@ -365,7 +420,7 @@ def _walk(tree: ast.AST) -> list[ast.AST]:
 
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
-    for kept in (_is_too_much, _plain_python, _runs_a_file, _parse, _walk):
+    for kept in (_is_too_much, _plain_python, _runs_a_file, _parse, _inside, _walk):
         kept.cache_clear()
 
 
@@ -409,9 +464,27 @@ def _made(node: ast.AST | None) -> Iterator[ast.Call]:
 
 def _given_by(node: ast.AST) -> list[str]:
     """The names to which a node gives code: by a definition, or as anything whatever."""
-    if isinstance(node, DEFINITIONS):
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
-    if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.AugAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
-    return []
+    targets: list[ast.AST] = []
+    if isinstance(node, ast.Assign):
+        targets = [*node.targets]
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr | ast.AugAssign | ast.For | ast.AsyncFor):
+        targets = [node.target]
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        targets = [item.optional_vars for item in node.items if item.optional_vars is not None]
+    elif isinstance(node, ast.Match):
+        patterns = (part for case in node.cases for part in ast.walk(case.pattern))
+        return [part.name for part in patterns if isinstance(part, ast.MatchAs | ast.MatchStar) and part.name]
+    return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+
+
+def _given_by_text(statement: ast.stmt) -> set[str]:
+    """The names that stand as texts in a statement that gives something a meaning by its name."""
+    parts = list(ast.walk(statement))
+    words = {getattr(part, "attr", getattr(part, "id", "")) for part in parts}
+    if words.isdisjoint(BY_NAME):
+        return set()
+    texts = {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    texts |= {part.arg for part in parts if isinstance(part, ast.keyword) and part.arg}
+    return {text for text in texts if text.isidentifier()}
