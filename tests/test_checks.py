@@ -290,6 +290,22 @@ def test_nothing_passes_by_accident(task):
         assert not verdict(task, accidents(task)[name], refusing=False).passed, name
 
 
+@pytest.mark.parametrize(
+    ("times", "words"), [(0.1, ""), (1e-6, "with such small ones"), (10, "with larger ones")]
+)
+def test_a_new_layer_has_numbers_of_the_size_that_is_asked_for(times, words):
+    class Layer(attncourse.MultiHeadAttention):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            with torch.no_grad():
+                for parameter in self.parameters():
+                    parameter.mul_(times)
+
+    found = verdict(TASKS["MultiHeadAttention"], Layer, refusing=False)
+    assert found.passed == (not words)
+    assert words in " ".join(found.message.split())
+
+
 WHOLE_ROWS = """def chunked_attention(query, key, value, chunk_size):
     output = torch.empty(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
     for n in range(query.shape[-2]):

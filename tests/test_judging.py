@@ -1706,6 +1706,10 @@ UNCERTAIN = {
             "a magic of a line": "%time softargmax = mine",
             "a text": "get_ipython().ex('softargmax = mine')",
             "its name": "get_ipython().push({'softargmax': mine})",
+            "a list": "several = []\nseveral.append(mine)\ndef softargmax(s):\n    return several[0](s)",
+            "an attribute": (
+                "class Box:\n    pass\nsetattr(Box, 'f', mine)\ndef softargmax(s):\n    return Box.f(s)"
+            ),
             "its name, too": "import operator\noperator.setitem(vars(), 'softargmax', mine)",
         }.items()
     },

@@ -319,6 +319,8 @@ def _plain(name: str) -> str:
 
 # What sets something whose name is a text.
 BY_NAME = {"setattr", "setitem", "__setitem__", "push", "update", "vars", "globals", "locals", "user_ns"}
+# What puts something into what stands beside it.
+PUTTING = {"append", "extend", "insert", "setdefault", "update", "setattr", "setitem", "__setitem__", "push"}
 # Something that gives a name a meaning, at a glance.
 _MEANING = re.compile(r"=|\b(def|class|import|for|with)\b")
 # Statements that do nothing at once, and expressions that need not do what stands in them.
@@ -476,6 +478,10 @@ def _given_by(node: ast.AST) -> list[str]:
     elif isinstance(node, ast.Match):
         patterns = (part for case in node.cases for part in ast.walk(case.pattern))
         return [part.name for part in patterns if isinstance(part, ast.MatchAs | ast.MatchStar) and part.name]
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        called = node.value.func
+        if getattr(called, "attr", getattr(called, "id", "")) in PUTTING:
+            targets = [node.value]
     return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
 
 

@@ -15,7 +15,7 @@ from attncourse.probe.refusing import given
 
 PARAMETERS = ("W_Q", "W_K", "W_V", "W_O")
 # Times 1 / sqrt(model_dim): what a new layer may start with. PyTorch's and others' ways stay well below.
-LOUD = 3
+LOUD, QUIET = 3, 0.01
 
 
 class Shapes(Way):
@@ -131,10 +131,13 @@ def _look_at(
         if not parameter.isfinite().all():
             raise Misfit(f"in a new layer, {name} holds numbers that nobody has set")
         size = float(parameter.square().mean().sqrt())
-        if parameter.numel() > 100 and size > LOUD * parameters["W_O"].shape[1] ** -0.5:
+        asked = parameters["W_O"].shape[1] ** -0.5
+        if parameter.numel() > 100 and not QUIET * asked < size < LOUD * asked:
+            loud = "with larger ones the scores lie far apart before anything was learned"
+            quiet = "with such small ones there is hardly a difference to learn from"
             raise Misfit(
-                f"in a new layer, the numbers of {name} are as large as {size:.2g}, and 1 / sqrt(model_dim) "
-                "is asked for: with larger ones the scores lie far apart before anything was learned"
+                f"in a new layer, the numbers of {name} are of a size of {size:.2g}, and 1 / sqrt(model_dim) "
+                f"is asked for: {loud if size > asked else quiet}"
             )
         parts = parameter.flatten(1)
         if len(parts) > 1 and (parts == parts[0]).all():
