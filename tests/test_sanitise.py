@@ -167,6 +167,7 @@ Formulas, $a < b$ and $$\\frac{{x_i}}{{y}} = \\begin{{pmatrix}}1 & 2\\end{{pmatr
 ```
 
 ![attached](attachment:image.png) <img src="data:image/png;base64,{PNG}" alt="written in" width="30">
+<img src="attachment:image.png" alt="smaller" width="20">
 """
 TABLE = (
     '<table class="dataframe" border="1"><thead><tr><th>column</th></tr></thead>'
@@ -805,6 +806,16 @@ def test_the_exercises_stay_letter_by_letter_and_their_formulas_are_drawn(unit):
 def test_clean_markdown_stays_clean(text):
     once = clean_markdown(text)
     assert clean_markdown(once) == once
+
+
+def test_an_attached_picture_may_have_another_size():
+    attached, source = {"a.png": {"image/png": PNG}}, '<img src="attachment:a.png" width="20"/>'
+    cell = new_markdown_cell(source, attachments=attached)
+    cleaned, _ = Sanitise().preprocess(new_notebook(cells=[cell]), {})
+    assert cleaned.cells[0].source == source
+    assert "attncourse" not in cleaned.metadata
+    shown = f'<img src="data:image/png;base64,{PNG}" width="20">'
+    assert shown in markdown2html({"cell": cell}, source)
 
 
 def test_a_missing_attachment_is_said():

@@ -327,6 +327,11 @@ def _remembered(function: Callable[..., str]) -> Callable[..., str]:
     return wrapped
 
 
+# A picture that is attached to a cell, as HTML shows it in another size; each is as large as the picture.
+_ATTACHED = re.compile(r"""(<img\b[^<>]*?\ssrc=)(["'])attachment:([^"'<>]+)\2""", re.IGNORECASE)
+MOST_ATTACHED = 20
+
+
 class _Renderer(IPythonRenderer):
     """Formulas are marked, to become MathML; pictures that are elsewhere become links to them."""
 
@@ -352,9 +357,15 @@ def _rendered(source: str, attachments: Mapping[str, Any] | None) -> str:
     """Markdown as HTML that is not cleaned."""
     pictures = {unquote(name): one for name, one in (attachments or {}).items()}
     renderer = _Renderer(escape=False, attachments=pictures)
+
+    def attached(found: re.Match[str]) -> str:
+        bundle = pictures.get(unquote(found[3]), {})
+        return next((f'{found[1]}"data:{kind};base64,{data}"' for kind, data in bundle.items()), found[0])
+
     try:
         # It makes other addresses of some; so it must come first.
-        return strip_files_prefix(MarkdownWithMath(renderer=renderer).render(source))
+        rendered = strip_files_prefix(MarkdownWithMath(renderer=renderer).render(source))
+        return _ATTACHED.sub(attached, rendered, count=MOST_ATTACHED)
     except Exception:
         return f"<pre>{html.escape(source)}</pre>"
 
