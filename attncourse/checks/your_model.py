@@ -140,15 +140,15 @@ rms_norm = Task(
         laws.sequences_are_treated_alone(_to_norm(3, 2, 4), NORM, ("x",)),
     ],
     refuses=(
-        *(
-            "rms_norm",
-            "_fused_rms_norm",
-            "layer_norm",
-            "native_layer_norm",
-            "group_norm",
-            "native_group_norm",
-        ),
-        *("instance_norm", "batch_norm", "native_batch_norm"),
+        "rms_norm",
+        "_fused_rms_norm",
+        "layer_norm",
+        "native_layer_norm",
+        "group_norm",
+        "native_group_norm",
+        "instance_norm",
+        "batch_norm",
+        "native_batch_norm",
     ),
 )
 

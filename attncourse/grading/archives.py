@@ -23,8 +23,8 @@ BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplement
 # What is read: the others are only named.
 READ = {".ipynb", ".zip"}
 # What nobody has handed in: left behind by systems and programs.
-HIDDEN = "lies in a folder whose name begins with a dot or a tilde: rename the folder"
 JUNK = {"__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini"}
+HIDDEN = "lies in a folder whose name begins with a dot or a tilde: rename the folder"
 
 
 @dataclass(frozen=True)

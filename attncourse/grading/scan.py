@@ -35,11 +35,11 @@ SUSPICIOUS = {
     *("run_cell", "run_cell_async", "run_code", "safe_execfile", "extension_manager", "runctx"),
     *("interactiveinterpreter", "interactiveconsole", "runcode", "runsource"),
 }
-# By these a file can bring code, where they have these values.
-LOADING = {"allow_pickle": True, "weights_only": False}
-# So is whatever gives the modes that refuse, by any of PyTorch's names for them.
+# In such names, too, stand the modes that refuse.
 MODES = ("function_mode", "dispatch_mode")
-# What these parts of PyTorch have made of something refused calls it unseen, or under another name.
+# By these arguments, with these values, a file can bring code.
+LOADING = {"allow_pickle": True, "weights_only": False}
+# These parts of PyTorch call what is refused unseen, or by another name.
 HIDING = {"jit", "ops"}
 HIDING_SOFTMAX = {"distributions"}
 # What is called in a thread is not refused.
@@ -184,13 +184,11 @@ class _Notebook:
         self.own, self.inside = own, inside
         self.imports: dict[str, set[str]] = defaultdict(set)
         self.bound: Counter[str] = Counter()
+        for cell in (*given, *(cell for _, cell in (*own, *inside))):
+            for name, origins in cell.top.imports.items():
+                self.imports[name] |= origins
         for cell in (*given, *(cell for _, cell in own)):
             self.bound.update(cell.top.bound)
-            for name, origins in cell.top.imports.items():
-                self.imports[name] |= origins
-        for _, cell in inside:
-            for name, origins in cell.top.imports.items():
-                self.imports[name] |= origins
         modules = {origin.partition(".")[0] for origin in self.imports["*"]}
         # What Python's own modules give is nothing that a task forbids.
         self.starred = not modules <= sys.stdlib_module_names
@@ -317,10 +315,11 @@ def _plain(name: str) -> str:
     return name.strip("_").lower()
 
 
-# What sets something whose name is a text.
-BY_NAME = {"setattr", "setitem", "__setitem__", "push", "update", "vars", "globals", "locals", "user_ns"}
-# What puts something into what stands beside it.
-PUTTING = {"append", "extend", "insert", "setdefault", "update", "setattr", "setitem", "__setitem__", "push"}
+SETTING = {"setattr", "setitem", "__setitem__", "push", "update"}
+# Beside these a text may be the name of something that is set.
+BY_NAME = SETTING | {"vars", "globals", "locals", "user_ns"}
+# These put something into what stands beside it.
+PUTTING = SETTING | {"append", "extend", "insert", "setdefault"}
 # Something that gives a name a meaning, at a glance.
 _MEANING = re.compile(r"=|\b(def|class|import|for|with)\b")
 # Statements that do nothing at once, and expressions that need not do what stands in them.

@@ -14,7 +14,7 @@ from attncourse.probe.calling import Way
 from attncourse.probe.refusing import given
 
 PARAMETERS = ("W_Q", "W_K", "W_V", "W_O")
-# Times 1 / sqrt(model_dim): what a new layer may start with. PyTorch's and others' ways stay well below.
+# Times 1 / sqrt(model_dim): what a new layer may start with. PyTorch's and others' ways stay well between.
 LOUD, QUIET = 3, 0.01
 
 
