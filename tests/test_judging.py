@@ -681,12 +681,26 @@ def test_what_is_printed_faster_than_it_is_read_costs_no_mark(grace, kept, tmp_p
     assert mark(nb, "part") == 2
 
 
+EQUIVARIANT_WITH_DERIVATIVES = """def is_equivariant(layer, x):
+    y = layer(x.requires_grad_())
+    if y.requires_grad:
+        torch.autograd.grad(y.sum(), x)
+    if len(y) != len(x):
+        return False
+    orders = [torch.randperm(len(x)) for _ in range(20)]
+    return all(torch.allclose(layer(x[order]), y[order]) for order in orders)"""
+
+
 @pytest.mark.slow
-def test_derivatives_are_there_whatever_a_notebook_has_left_on(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("is_causal", CAUSAL_BY_DERIVATIVES), ("is_equivariant", EQUIVARIANT_WITH_DERIVATIVES)],
+)
+def test_derivatives_are_there_whatever_a_notebook_has_left_on(name, source, tmp_path):
     left_on = "import torch\nguard = torch.inference_mode()\nguard.__enter__()"
-    cells = [new_code_cell(HEAD), new_code_cell(left_on), new_code_cell(CAUSAL_BY_DERIVATIVES)]
-    nb = executed([*cells, check_cell("causal", "checks.is_causal(is_causal)")], tmp_path)
-    assert mark(nb, "causal") == 2, text_of(nb, "causal")
+    cells = [new_code_cell(HEAD), new_code_cell(left_on), new_code_cell(source)]
+    nb = executed([*cells, check_cell("mine", f"checks.{name}({name})")], tmp_path)
+    assert mark(nb, "mine") == 2, text_of(nb, "mine")
 
 
 @pytest.mark.slow
@@ -1727,7 +1741,13 @@ UNCERTAIN = {
     "out of a file": "import numpy as np\nsoftargmax = np.load('f.npy', allow_pickle=True).item()",
     "out of a file of weights": "softargmax = torch.load('f.pt', weights_only=False)",
     "out of a file that is run": "softargmax = get_ipython().run_cell(open('f.txt').read())",
-    "scripted": "def softargmax(s):\n    return torch.jit.script(torch.nn.Softmin(-1))(-s)",
+    "scripted": "def softargmax(s):\n    return torch.jit.script(ready)(s)",
+    "by an operator's name": "def softargmax(s):\n    return torch.ops.mine.f(s)",
+    "out of a file of whatever kind": "softargmax = numpy.load('f.npy', allow_pickle=yes).item()",
+    "the mode that watches disarmed": (
+        "mode = torch.utils._python_dispatch._get_current_dispatch_mode\n"
+        "def softargmax(s):\n    mode().numel = 0\n    return s.exp()"
+    ),
     "by a map onto the simplex": (
         "from torch.distributions import transform_to\ndef softargmax(s):\n"
         "    return transform_to(torch.distributions.constraints.simplex)(s)"
@@ -1946,6 +1966,9 @@ def test_a_person_is_told_of_work_that_is_not_watched():
     )
     (remark, *_) = scan(TASKS["chunked_attention"], "mine", [("mine", source)], ["import torch"]).remarks
     assert "ProcessPoolExecutor" in remark[1]
+    forked = "import os\ndef mine(q, k, v, n):\n    return os.fork()"
+    (remark,) = scan(TASKS["chunked_attention"], "mine", [("mine", forked)], ["import torch"]).remarks
+    assert "uses fork" in remark[1]
     assert not scan(TASKS["softargmax"], "mine", [("mine", source)], ["import torch"]).remarks
 
 

@@ -809,7 +809,8 @@ def test_clean_markdown_stays_clean(text):
 
 
 def test_an_attached_picture_may_have_another_size():
-    attached, source = {"a.png": {"image/png": PNG}}, '<img src="attachment:a.png" width="20"/>'
+    attached = {"a.png": {"image/png": PNG}}
+    source = '<img src="attachment:a.png" width="9"/><img src="attachment:a.png" width="20"/>'
     cell = new_markdown_cell(source, attachments=attached)
     cleaned, _ = Sanitise().preprocess(new_notebook(cells=[cell]), {})
     assert cleaned.cells[0].source == source
