@@ -24,6 +24,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jupyter_core.utils import ensure_event_loop
@@ -642,6 +643,30 @@ def test_an_output_that_is_none_costs_nothing_but_itself(tmp_path):
     assert mark(nb, "part") == 2
     assert text_in(nb.cells[1]).count("An output is left out here") == 3
     assert text_in(nb.cells[1]).endswith("and on")
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_ever_to_send_to_a_kernel_nor_reads_what_is_too_large(tmp_path, monkeypatch):
+    options, run = [], Execute._async_run
+
+    async def looked_at(self, cell, index):
+        sockets = (self.kc.shell_channel.socket, self.kc.stdin_channel.socket, self.kc.iopub_channel.socket)
+        options.extend((one.getsockopt(zmq.SNDTIMEO), one.getsockopt(zmq.MAXMSGSIZE)) for one in sockets)
+        await run(self, cell, index)
+
+    monkeypatch.setattr(Execute, "_async_run", looked_at)
+    executed([new_code_cell("1")], tmp_path, grace=3)
+    assert options == [(3000, judging.LARGEST_MESSAGE)] * 3
+
+
+@pytest.mark.slow
+def test_what_does_not_end_is_stopped_there_and_not_in_the_next_cell(tmp_path):
+    stubborn = "while True:\n    try:\n        time.sleep(9)\n    except KeyboardInterrupt:\n        pass"
+    nb = executed(
+        [new_code_cell(HEAD), new_code_cell(stubborn), new_code_cell("2")], tmp_path, timeout=2, grace=2
+    )
+    assert "did not come to an end" in text_in(nb.cells[1])
+    assert text_in(nb.cells[2]) == ""
 
 
 @pytest.mark.slow

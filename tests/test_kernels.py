@@ -545,9 +545,7 @@ while True:
     with at_most(100):  # what waits for ever should fail, and not hold up all tests
         before, noisy = graded(tmp_path, "print('before')", noise)
     assert before == ["before\n"]
-    # Whether the interrupt comes through is chance.
-    ends = ("KeyboardInterrupt", "did not come to an end", "could not be understood")
-    assert any(words in noisy[-1] for words in ends)
+    assert "did not come to an end" in noisy[-1] or "could not be understood" in noisy[-1]
 
 
 def test_an_endless_recursion_is_told_at_once_and_shortly(jailed, tmp_path):

@@ -97,8 +97,6 @@ class Execute(preprocessors.Execute):
 
     def __init__(self, **settings: Any) -> None:
         ours = {"kernel_manager_class": KernelManager, "store_widget_state": False}
-        # What a cell has printed may be lost; that it has ended its reply says, too.
-        ours |= {"raise_on_iopub_timeout": False}
         super().__init__(**ours | settings)
 
     def preprocess(self, nb: Any, resources: Any, km: Any = None) -> tuple[Any, Any]:
@@ -190,6 +188,8 @@ class Execute(preprocessors.Execute):
         nbclient would, for an answer that what a notebook writes on its sockets has kept from coming.
         """
         _say_nothing_of_tasks()
+        # What a cell has printed may be lost; that it has ended its reply says, too.
+        self.raise_on_iopub_timeout = False
         most = (self._get_timeout(cell) or 0) + 3 * self.grace
         try:
             async with asyncio.timeout(most) as limit:
@@ -198,6 +198,12 @@ class Execute(preprocessors.Execute):
             if limit.expired():
                 raise TimeoutError from None
             raise
+
+    async def _async_handle_timeout(self, timeout: int, cell: Any = None) -> Any:
+        # In place of the reply there is one that nbclient makes: whether the interrupt has come through,
+        # only what is printed says.
+        self.raise_on_iopub_timeout = True
+        return await super()._async_handle_timeout(timeout, cell)
 
     def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
         if msg["msg_type"].startswith("comm_"):

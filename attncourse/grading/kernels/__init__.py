@@ -100,6 +100,13 @@ class KernelManager(AsyncKernelManager):
     def _local_sockets(self) -> str:
         return "ipc" if os.name == "posix" else "tcp"
 
+    def client(self, **settings: Any) -> AsyncKernelClient:  # type: ignore[override]
+        """A client whose sockets have the options of this manager's: it has a context of its own."""
+        made = super().client(**settings)
+        for option, value in self.context.sockopts.items():
+            made.context.setsockopt(option, value)
+        return made
+
     @in_pending_state
     async def _async_shutdown_kernel(self, now: bool = False, restart: bool = False) -> None:
         self.shutting_down = True
