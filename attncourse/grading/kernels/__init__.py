@@ -102,10 +102,10 @@ class KernelManager(AsyncKernelManager):
 
     def client(self, **settings: Any) -> AsyncKernelClient:  # type: ignore[override]
         """A client whose sockets have the options of this manager's: it has a context of its own."""
-        made = super().client(**settings)
+        client = super().client(**settings)
         for option, value in self.context.sockopts.items():
-            made.context.setsockopt(option, value)
-        return made
+            client.context.setsockopt(option, value)
+        return client
 
     @in_pending_state
     async def _async_shutdown_kernel(self, now: bool = False, restart: bool = False) -> None:
