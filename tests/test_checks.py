@@ -330,6 +330,31 @@ def test_a_row_of_scores_is_over_the_budget_whichever_way_it_stands(scores):
     assert "a number for each of all" in " ".join(found.message.split())
 
 
+@pytest.mark.parametrize("parts", ["[1, key.shape[-2] - 1]", "-(-key.shape[-2] // 2)", "chunk_size + 1"])
+@pytest.mark.parametrize("scores", ["k @ query[..., n, :, None]", "(query[..., n, None, :] @ k.mT).mT"])
+def test_more_keys_at_a_time_than_a_chunk_has_are_over_the_budget(parts, scores):
+    source = f"""def chunked_attention(query, key, value, chunk_size):
+    output = torch.zeros(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
+    for n in range(query.shape[-2]):
+        total, highest = 0, torch.full(query.shape[:-2], -torch.inf, dtype=query.dtype)[..., None, None]
+        for k, v in zip(key.split({parts}, -2), value.split({parts}, -2)):
+            scores = {scores} / query.shape[-1] ** 0.5
+            before, highest = highest, torch.maximum(highest, scores.amax(-2, keepdim=True))
+            rescale, weights = (before - highest).exp(), (scores - highest).exp()
+            total = total * rescale + weights.sum(-2, keepdim=True)
+            output[..., n, :] = (output[..., n, None, :] * rescale + weights.mT @ v)[..., 0, :]
+        output[..., n, :] /= total[..., 0]
+    return output
+"""
+    found = verdict(TASKS["chunked_attention"], compiled(source, "chunked_attention"))
+    words = " ".join(found.message.split())
+    assert not found.passed
+    assert "more keys than a chunk has" in words or "a number for each of all" in words, words
+    honest = source.replace(parts, "chunk_size")
+    found = verdict(TASKS["chunked_attention"], compiled(honest, "chunked_attention"), (0, 1, 2))
+    assert found.passed, found.message
+
+
 def test_a_column_of_ones_beside_the_values_is_within_the_budget():
     source = """def chunked_attention(query, key, value, chunk_size):
     value = torch.cat([value, torch.ones_like(value[..., :1])], -1)

@@ -211,7 +211,7 @@ def test_a_name_that_pages_could_misread_is_not_copied(course, capsys):
         write(course / "flat" / f"{name}.ipynb", notebook())
     out = collect(capsys, course / "flat", expect=1)
     assert set(there(course)) == {"Sinéad-O'Brien"}
-    assert "is of '<img src=x>': the name holds one of < > \" & \\; rename it, or give a roster" in out
+    assert "is of '<img src=x>': the name holds one of < > \" & \\ %; rename it, or give a roster" in out
 
 
 def test_what_lies_there_and_was_not_collected_stays(course, capsys):

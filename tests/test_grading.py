@@ -513,6 +513,22 @@ def test_an_unreadable_notebook_is_described(content, words):
     assert words in result.words
 
 
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (
+            "jsonschema.exceptions.ValidationError: No schema for v4.-1 notebooks",
+            "No schema for v4.-1 notebooks",
+        ),
+        ("RuntimeError: a cell: has no name", "RuntimeError: a cell: has no name"),
+    ],
+)
+def test_an_errors_long_name_is_not_told(last, words):
+    log = autograding.Log()
+    log.errors = ["There was an error", f"Traceback (most recent call last):\n  in a file\n{last}"]
+    assert log.cause == words
+
+
 def test_what_was_not_handed_in_is_not_read(tmp_path):
     folder = tmp_path / "unit"
     (folder / "data").mkdir(parents=True)

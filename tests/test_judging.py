@@ -38,7 +38,7 @@ from attncourse import _require, checks
 from attncourse.checks.compare import problem_with
 from attncourse.checks.judge import judge
 from attncourse.checks.task import source_of
-from attncourse.grading import judging, made, repair, secret, submitted
+from attncourse.grading import beside, judging, made, repair, secret, submitted
 from attncourse.grading import scan as scanning
 from attncourse.grading.answers import right_answers
 from attncourse.grading.archives import delivered
@@ -529,6 +529,15 @@ def test_part_of_the_points_with_a_message(notebook):
 def test_an_instructors_own_tests_run_as_ever(notebook):
     assert [mark(notebook, name) for name in ("own", "own_failed", "own_after")] == [2, 0, 0]
     assert notebook.metadata.attncourse["checks"]["own"]["outside"] is False
+
+
+@pytest.mark.slow
+def test_many_outputs_are_bounded(tmp_path):
+    """Each takes a browser a while, however little it shows."""
+    many = "for number in range(5000): display({'text/plain': 'x'}, raw=True)"
+    (cell,) = executed([new_code_cell(many)], tmp_path, output_limit=10**6).cells
+    assert 1000 < len(cell.outputs) < 3000
+    assert "All further output is left out" in cell.outputs[-1].text
 
 
 @pytest.mark.slow
@@ -1163,7 +1172,7 @@ def test_what_cannot_be_walked_is_told(tmp_path, monkeypatch):
 
 
 def test_what_a_given_function_needs_is_not_counted():
-    with _Watch(*torch.zeros(3, 5, 2)) as watch:
+    with _Watch(*torch.zeros(3, 5, 2), 2) as watch:
         refusing.given(lambda: torch.zeros(1000))()
         assert watch.numel == 0
         torch.zeros(10)
@@ -1839,6 +1848,53 @@ def test_an_answer_that_looks_into_the_layer_that_it_is_to_call_is_told_of(look)
     assert [words for _, words, _ in found.remarks] == ["the code uses vars (line 2 of its cell)"]
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        *(
+            'getattr(s, "softmax")(-1)',
+            'operator.attrgetter("softmax")(s)(-1)',
+            's.__class__.__dict__["softmax"]',
+        ),
+        *('operator.methodcaller("log_softmax", -1)(s).exp()', 'resolve("torch.softmax")(s, -1)'),
+    ],
+)
+def test_a_name_that_stands_there_as_a_text_is_told_of(ask):
+    source = (
+        f"import operator\ndef mine(s):\n    found = []\n    s.register_hook(lambda g: {ask})\n    return s"
+    )
+    (remark,) = scan(TASKS["softargmax"], "mine", [("mine", source)], ["import torch"]).remarks
+    assert "softmax (line 4 of its cell)" in remark.words
+    honest = (
+        'def mine(s):\n    """Softmax: softmax(s) = exp(s) / sum(exp(s))."""\n    print("the softmax of", s)'
+    )
+    assert not scan(TASKS["softargmax"], "mine", [("mine", honest)], ["import torch"]).remarks
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def mine(s):\n    match s:\n        case torch.Tensor(softmax=f):\n            return f(-1)",
+        "class Sub(torch.Tensor):\n    def __torch_dispatch__(cls, func, types):\n        pass\nmine = Sub",
+        "class Sub(torch.Tensor):\n    def __torch_function__(cls, func, types):\n        pass\nmine = Sub",
+        "def mine(s):\n    return torch.Tensor._make_wrapper_subclass(s)",
+        "import gc\nfor one in gc.get_objects():\n    one._suspended = 1\ndef mine(s):\n    return s",
+        "for one in type.__subclasses__(type):\n    one._suspended = 1\ndef mine(s):\n    return s",
+    ],
+)
+def test_ways_around_the_refusals_are_told_of(source):
+    assert scan(TASKS["softargmax"], "mine", [("mine", source)], ["import torch"]).remarks
+
+
+def test_what_compares_an_answer_with_pytorchs_is_no_part_of_the_answer():
+    answer = "used = []\ndef mine(s):\n    used.append(s)\n    return s.exp() / s.exp().sum()"
+    compare = "errors.append(mine(x) - torch.softmax(x, -1))\nfound.update(theirs=torch.softmax(x, -1))"
+    cells = [("mine", answer), ("own", f"errors, found = [], {{}}\n{compare}")]
+    assert not scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+    kept = "kept = []\nkept.append(torch.softmax)\ndef mine(s):\n    return kept[0](s, -1)"
+    assert scan(TASKS["softargmax"], "mine", [("mine", kept)], ["import torch"]).remarks
+
+
 def test_what_a_task_allows_costs_nothing():
     source = "def mine(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)"
     cells, locked = [("mine", source)], ["import torch"]
@@ -1972,16 +2028,48 @@ def test_a_person_is_told_of_answers_in_other_files(source):
 )
 def test_files_beside_the_notebook_that_can_be_imported_are_told_of(source, name, tmp_path):
     (tmp_path / "data").mkdir()
-    for file in ("mine.py", "math.csv", "yours.so", "parts.zip", "data/deep.py"):
+    for file in ("mine.py", "yours.so", "data/deep.py"):
         (tmp_path / file).write_text("def attention(q, k, v):\n    return v\n")
-    np.savez(tmp_path / "numbers.npz", np.zeros(3))
-    with zipfile.ZipFile(tmp_path / "code.npz", "w") as archive:
-        archive.writestr("more.py", "x = 1")
     cells = [new_code_cell(f"import math\nfrom attncourse import checks\n{source}")]
     nb = executed([*cells, check_cell("attention", "checks.attention(attention)")], tmp_path)
-    archives, module = nb.metadata.attncourse["flags"]
-    assert archives["words"] == "archives handed in beside it were not read (2): code.npz, parts.zip"
+    files, module = nb.metadata.attncourse["flags"]
+    words = "files handed in beside it may hold code, which was not read (3): data/deep.py, mine.py, yours.so"
+    assert files["words"] == words
     assert f"imports {name}, which was handed in beside it" in module["words"]
+
+
+CODE = {
+    "notes.txt": b"def attention(q, k, v):\n    return v\n",
+    "answer.md": b"The answer:\n\n    torch.softmax(q @ k.mT, -1) @ v\n",
+    "sum.csv": b"a,b\n[x * y for x in a]\n",
+    "mean.txt": b"sum(row) / len(row)",
+    "one.json": b'{"cell": "lambda s: s.exp() / s.exp().sum()"}',
+    "wide.txt": "def attention".encode("utf-16"),
+    "packed.txt": b"aGVs" * 100,
+    "after.png": b"\x89PNG\r\n\x1a\n" + bytes(range(200, 256)) + b"\ndef attention(q):\n",
+    "weights.bin": bytes(range(256)),
+}
+DATA = {
+    "timestamp.txt": b"2026-11-30 20:15:00 UTC\n",
+    "losses.csv": b"epoch,loss (nats)\n1,0.5\n2,1e-3\n",
+    "notes.md": b"# My notes\n\nAttention (see the book) is a mean, e.g. of values. I define it so.\n",
+    "numbers.json": b'{"losses": [0.5, 0.25], "name": "a run", "steps": {"one": 1}}',
+    "picture.png": b"\x89PNG\r\n\x1a\n" + bytes(range(200, 256)) * 9,
+    "empty.txt": b"",
+    "files.txt": b"data.csv\nmore.csv\n",
+}
+
+
+def test_files_that_may_hold_code_are_told_from_data(tmp_path):
+    for name, content in (CODE | DATA).items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "copy.ipynb").write_text("def attention(q): pass")
+    np.save(tmp_path / "one.npy", np.random.rand(1000))
+    np.savez_compressed(tmp_path / "two.npz", a=np.random.rand(1000), b=np.zeros(3))
+    torch.save({"weight": torch.randn(100)}, tmp_path / "model.pt")
+    with zipfile.ZipFile(tmp_path / "code.npz", "w") as archive:
+        archive.writestr("more.py", "x = 1")
+    assert beside.unread(tmp_path) == sorted([*CODE, "code.npz"])
 
 
 def test_a_person_is_told_of_work_that_is_not_watched():
@@ -2140,26 +2228,34 @@ def test_a_notebook_is_repaired(gradebook, change, flagged):
     assert "kernelspec" not in nb.metadata
 
 
-def test_an_answer_in_a_check_stands_above_the_check(gradebook):
+@pytest.mark.parametrize(
+    "first", ["import math", "%%time", "%%capture out", "!ls", "math?", "%time 1", "f(", "1"]
+)
+def test_an_answer_in_a_check_stands_above_the_check(gradebook, first):
     nb = handed_in()
-    answered_in_the_check(nb)
+    check = next(cell for cell in nb.cells if cell.metadata.nbgrader.grade_id == "check_first")
+    check.source = f"{first}\nfirst = math.fabs\n{check.source}"
     nb = repaired(nb, gradebook)
     place = next(
         place
         for place, cell in enumerate(nb.cells)
         if cell.metadata.get("nbgrader", {}).get("grade_id") == "check_first"
     )
-    assert nb.cells[place - 1].source == "import math\nfirst = math.fabs"
+    assert nb.cells[place - 1].source == f"{first}\nfirst = math.fabs"
     assert "nbgrader" not in nb.cells[place - 1].metadata
     (remark,) = nb.metadata["attncourse"]["flags"]
     assert "what was added stands above it" in remark["words"]
 
 
-def test_of_a_check_that_was_only_changed_nothing_is_kept(gradebook):
+@pytest.mark.parametrize("line", ["%%time", "%%timeit -n 1", "# done", "checks.attention(print)", ""])
+def test_of_a_check_that_was_only_changed_nothing_is_kept(gradebook, line):
     nb = handed_in()
     check = next(cell for cell in nb.cells if cell.metadata.nbgrader.grade_id == "check_first")
-    check.source += "\nprint('done')"
-    assert len(repaired(nb, gradebook).cells) == len(RELEASED)
+    check.source = f"{line}\n\n{check.source}" if line else "checks.attention(second)"
+    nb = repaired(nb, gradebook)
+    assert len(nb.cells) == len(RELEASED)
+    (remark,) = nb.metadata["attncourse"]["flags"]
+    assert "stands above it" not in remark["words"]
 
 
 def test_of_a_students_own_cells_only_so_many_are_kept(gradebook):
@@ -2207,7 +2303,7 @@ def test_a_folder_that_is_hidden_is_told_of(tmp_path):
 
 
 def test_names_that_pages_and_scripts_could_misread_are_told_of(tmp_path):
-    bad = ["<img src=x onerror=alert(1)>", "a & b", 'eve";x="', "back\\slash"]
+    bad = ["<img src=x onerror=alert(1)>", "a & b", 'eve";x="', "back\\slash", "%2e%2e"]
     for student in ("Sinéad O'Brien", "ada", *bad):
         (tmp_path / student / "unit").mkdir(parents=True)
         (tmp_path / student / "unit" / "unit.ipynb").touch()
@@ -2216,7 +2312,7 @@ def test_names_that_pages_and_scripts_could_misread_are_told_of(tmp_path):
     told = {one.place.rpartition("/")[2]: one for one in problems}
     assert set(told) == set(bad)
     assert all(one.ungraded for one in problems)
-    assert 'is not graded: the name holds one of < > " & \\; rename the folder' in told["a & b"].words
+    assert 'is not graded: the name holds one of < > " & \\ %; rename the folder' in told["a & b"].words
 
 
 def test_settings_beside_a_notebook_are_told_of(tmp_path):

@@ -321,6 +321,35 @@ def test_the_memory_of_all_processes_is_limited_together(jailed):
     assert finish(whole()) == (ending, False, "alive")
 
 
+FULL_SOCKETS = """
+import os, socket, time
+for _ in range(8):
+    if os.fork() == 0:
+        break
+kept = []
+for _ in range(450):
+    kept += socket.socketpair()
+    for one in kept[-2:]:
+        one.setblocking(False)
+        try:
+            while True:
+                one.send(bytes(1 << 16))
+        except BlockingIOError:
+            pass
+time.sleep(600)
+"""
+
+
+def test_what_waits_in_sockets_is_memory_that_is_used(jailed):
+    async def whole():
+        async with Kernel(memory=1 << 30) as kernel:
+            kernel.client.execute(FULL_SOCKETS)
+            await ended(kernel)
+            return kernel.manager.provisioner.ending
+
+    assert finish(whole()) == "Its processes used more than 1 GB of memory together."
+
+
 SENDERS = [
     # Messages below the bound for each ...
     "display({'text/plain': 'x' * (20 << 20)}, raw=True)",
@@ -348,22 +377,35 @@ def test_what_a_kernel_makes_others_read_is_limited_in_all(jailed, send):
 
 def test_calls_that_go_around_a_jail_are_refused(jailed):
     code = """
-import ctypes, os, socket
+import ctypes, mmap, multiprocessing, os, socket, tempfile
 libc = ctypes.CDLL(None, use_errno=True)
 print(libc.syscall(425, 8, ctypes.create_string_buffer(200)), ctypes.get_errno())
 for attempt in (
     lambda: os.memfd_create("name"),
     lambda: socket.socket(socket.AF_VSOCK),
     lambda: socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET),
+    lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 2),
+    lambda: mmap.mmap(-1, 4096),
+    *[
+        lambda kind=kind: socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, kind, 1 << 20)
+        for kind in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+    ],
 ):
     try:
         attempt()
     except PermissionError:
         print("refused")
-socket.socketpair()
-socket.create_server(("127.0.0.1", 0))
+a, b = socket.socketpair()
+a.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+socket.create_server(("127.0.0.1", 0)).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)[:2] = b"ab"
+with tempfile.TemporaryFile() as file:
+    file.truncate(4096)
+    mmap.mmap(file.fileno(), 4096)[:2] = b"ab"
+print(multiprocessing.get_context("fork").Value("i", 3).value, os.path.exists("/dev/zero"))
 """
-    assert run(code).splitlines() == ["-1 1", *["refused"] * 3]
+    assert run(code).splitlines() == ["-1 1", *["refused"] * 7, "3 False"]
 
 
 def test_processes_memory_and_space_are_limited(jailed):
@@ -378,7 +420,8 @@ try:
         children += 1
 except BlockingIOError:
     print("no more processes", children < 64)
-for hog in (bytearray, lambda size: mmap.mmap(-1, size), lambda size: torch.empty(size // 4)):
+private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+for hog in (bytearray, lambda size: mmap.mmap(-1, size, private), lambda size: torch.empty(size // 4)):
     try:
         hog(6 << 30)
     except (MemoryError, OSError, RuntimeError):

@@ -566,6 +566,16 @@ def test_the_formgraders_lists_work(page, formgrader):
     assert [words for words in page.refused if "Security" in words] == []
 
 
+def test_a_time_that_is_no_date_leaves_the_list_of_a_unit_to_all(page, formgrader, course):
+    root = formgrader.partition("/submissions")[0]
+    timestamp = course / "submitted" / "ada" / UNIT / "timestamp.txt"
+    for words in ("30.11.2026, 20.15 Uhr", "2026-13-45", "9" * 400, "\xff"):
+        timestamp.write_bytes(words.encode("latin-1"))
+        for place in (f"submissions/{UNIT}", f"submission/{UNIT}/ada", "student_submissions/ada"):
+            assert (page.request.get(f"{root}/api/{place}").status, words) == (200, words)
+    timestamp.unlink()
+
+
 def test_installing_the_course_guards_the_formgrader():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (path,) = project["tool"]["setuptools"]["data-files"]["etc/jupyter/jupyter_server_config.d"]

@@ -259,6 +259,7 @@ def test_a_task_may_be_removed_and_added_after_grading(course, here, capsys):
     with gradebook_of(course) as gradebook:
         gradebook.find_grade("check_double", UNIT, UNIT, "ben").manual_score = 1
         gradebook.find_grade("essay", UNIT, UNIT, "ben").manual_score = 4
+        gradebook.find_comment("double", UNIT, UNIT, "ada").manual_comment = "Well tried."
         gradebook.db.commit()
     changed(course, remove=["double", "check_double"], add=["check_sums"])
     assert main(["release"]) == 0
@@ -274,6 +275,7 @@ def test_a_task_may_be_removed_and_added_after_grading(course, here, capsys):
     out = capsys.readouterr().out
     assert "2 again because the course was changed since" in out
     assert f"{UNIT}: check_double is no task any more; the marks by hand for it are gone: ben 1" in out
+    assert f"{UNIT}: double is no more; the comments by hand on it are gone: ada" in out
     marks = {"check_add": 2, "essay": None, "check_sums": 2}
     assert all_marks(course) == {"ada": marks, "ben": marks}
     assert everything(course)["ben"][1] == 2 + 2 + 4

@@ -20,7 +20,7 @@ KINDS: tuple[tuple[Any, Any, tuple[Any, ...]], ...] = (
 def adapt(gradebook: Any, unit: str, notebook: NotebookNode) -> list[str]:
     """Have the gradebook know the cells of a notebook although submissions were graded without them.
 
-    Marks of a task that is no more go with it.
+    Marks of a task that is no more go with it, and comments on it.
 
     Parameters
     ----------
@@ -32,7 +32,8 @@ def adapt(gradebook: Any, unit: str, notebook: NotebookNode) -> list[str]:
     Returns
     -------
     list of str
-        A sentence for each task that a person had marked and that is no more, with the marks.
+        A sentence for each task that a person had marked and that is no more, with the marks; and for each
+        answer that is no more and has comments by hand, with whose they are.
     """
     known = gradebook.find_notebook(unit, unit)
     if not known.submissions:  # nbgrader makes all of it anew
@@ -70,12 +71,15 @@ def adapt(gradebook: Any, unit: str, notebook: NotebookNode) -> list[str]:
 
 
 def _by_hand(cell: Any) -> list[str]:
-    """What a person has said about a task that is about to go."""
+    """What a person has said about a task or an answer that is about to go."""
     given = [
         f"{row.notebook.student.id} {row.manual_score + (row.extra_credit or 0):g}"
         for row in cell.grades or ()
         if row.manual_score is not None
     ]
-    if not given:
-        return []
-    return [f"{cell.name} is no task any more; the marks by hand for it are gone: {', '.join(sorted(given))}"]
+    said = [row.notebook.student.id for row in cell.comments or () if row.manual_comment]
+    gone = [
+        ("no task any more; the marks by hand for it", given),
+        ("no more; the comments by hand on it", said),
+    ]
+    return [f"{cell.name} is {what} are gone: {', '.join(sorted(whose))}" for what, whose in gone if whose]

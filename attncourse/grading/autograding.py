@@ -323,6 +323,7 @@ class Log(logging.Handler):
 
     @property
     def cause(self) -> str:
-        """The last line of the first traceback, or else of the first error."""
+        """The last line of the first traceback, or else of the first error, without an error's long name."""
         tracebacks = [error for error in self.errors if error.startswith("Traceback")]
-        return next(iter(tracebacks + self.errors), "").rpartition("\n")[2]
+        last = next(iter(tracebacks + self.errors), "").rpartition("\n")[2]
+        return re.sub(r"^([a-z_]\w*\.)+\w+: ", "", last)

@@ -76,7 +76,11 @@ class Course:
         os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
         # SQLAlchemy's remarks on nbgrader's own code.
         warnings.filterwarnings("ignore", module=r"nbgrader\.")
-        quiet = {"handlers": {"console": {"level": "CRITICAL"}}}
+        quiet = {
+            "handlers": {"console": {"level": "CRITICAL"}},
+            # By this one nbgrader's gradebook tells what it raises.
+            "loggers": {"tornado.application": {"level": "CRITICAL"}},
+        }
         self.app = NbGrader(config=Config({"NbGrader": {"logfile": LOG, "logging_config": quiet}}))
         self.app.raise_config_file_errors = True
         self.app.initialize([])
@@ -330,7 +334,8 @@ class Course:
             yield Problem(place, f"no mark for {missing}: a person has to give it", False)
         timestamp = submission.folder / "timestamp.txt"
         if timestamp.is_file() and _timestamp({timestamp.name: timestamp.read_bytes()}) is None:
-            yield Problem(place, "timestamp.txt holds no date: graded as if there were none", False)
+            words = "timestamp.txt holds no date, as 2026-11-30 20:15:00 UTC is: graded as if there were none"
+            yield Problem(place, words, False)
 
     def about(self, submission: Submission) -> dict[str, Any]:
         """What the autograded notebook says about its grading; nothing if it is not complete."""

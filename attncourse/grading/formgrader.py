@@ -9,6 +9,7 @@ address the first answers: each of nbgrader's is here once more, and guarded.
   that a link names, such as one that a student has handed in.
 """
 
+import datetime
 import os
 import re
 import secrets
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
+from nbgrader.apps.api import NbGraderAPI
 from nbgrader.server_extensions.formgrader import apihandlers, handlers
 from nbgrader.server_extensions.formgrader.base import BaseHandler
 from tornado import web
@@ -34,8 +36,28 @@ class Templates(FileSystemLoader):
 PAGES = Environment(loader=Templates(handlers.template_path), autoescape=True)
 
 
+class API(NbGraderAPI):
+    """nbgrader's, to which a hand-in whose time is no date is one without a time.
+
+    By nbgrader's own, one of them would leave a whole unit without its list.
+    """
+
+    def get_submitted_timestamp(self, assignment_id: str, student_id: str) -> datetime.datetime | None:
+        try:
+            return super().get_submitted_timestamp(assignment_id, student_id)
+        except (ValueError, OverflowError):
+            return None
+
+
 class Guarded(BaseHandler):
     """What all addresses of the formgrader have in common."""
+
+    @property
+    def api(self) -> API:
+        nbgraders = super().api
+        api = API(self.coursedir, self.authenticator, parent=nbgraders.parent)
+        api.log_level = nbgraders.log_level
+        return api
 
     @property
     def content_security_policy(self) -> str:

@@ -31,7 +31,7 @@ from attncourse.checks import Case, CheckFailed, Task, Verdict
 from attncourse.checks.judge import judge
 from attncourse.checks.task import registry
 from attncourse.checks.verdict import Words
-from attncourse.grading import made, secret
+from attncourse.grading import beside, made, secret
 from attncourse.grading.harmless import LONGEST_REMARK, one_line, several_lines
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
@@ -45,11 +45,10 @@ from attncourse.probe.calling import Way
 
 LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before it is read
 MOST_LISTS = 2**21  # and dictionaries in one message, each of which takes 30 times the room of its text
-# Python imports from these, too, where they stand in its path.
-ARCHIVES = (".zip", ".whl", ".egg")
 LONGEST_LINE = 2000  # characters of a line of an error message
 LONGEST_NAME = 100  # of its class
 MOST_LINES = 60  # of a traceback
+FRAME = 400  # characters of a page around each output: tens of thousands take a browser half a minute
 
 
 UNREADABLE = "what came back from the calls could not be read as tensors, numbers and words"
@@ -112,16 +111,11 @@ class Execute(preprocessors.Execute):
         self._interrupted = self._left = False
         folder = Path(resources["metadata"]["path"])
         self._digest = handed_in(nb, folder)
-        beside = [path for path in folder.rglob("*") if path.is_dir() or path.is_file()]
-        # From wherever they lie: a notebook may say where Python is to look.
-        self._beside = {
-            path.name.partition(".")[0]
-            for path in beside
-            if path.is_dir() or path.name.endswith(tuple(importlib.machinery.all_suffixes()))
-        }
-        if archives := sorted(str(path.relative_to(folder)) for path in beside if _is_archive_of_code(path)):
-            number, names = len(archives), ", ".join(archives)
-            flag(nb, "", f"archives handed in beside it were not read ({number}): {names}")
+        self._beside = beside.modules(folder)
+        if unread := beside.unread(folder):
+            named = ", ".join(unread[: beside.MOST_NAMED])
+            words = f"files handed in beside it may hold code, which was not read ({len(unread)}): {named}"
+            flag(nb, "", words)
         try:
             return super().preprocess(nb, resources, km)
         finally:
@@ -209,7 +203,7 @@ class Execute(preprocessors.Execute):
         if msg["msg_type"].startswith("comm_"):
             return None  # what widgets say to a page that nobody looks at
         if msg["msg_type"] not in ("status", "execute_input") and self._shown <= self.output_limit:
-            self._shown += len(json.dumps(msg["content"], default=str))
+            self._shown += len(json.dumps(msg["content"], default=str)) + FRAME
             if self._shown > self.output_limit:
                 cell.outputs.append(new_output("stream", text="\n... All further output is left out ...\n"))
         if msg["msg_type"] != "status" and self._shown > self.output_limit:
@@ -501,17 +495,6 @@ class Execute(preprocessors.Execute):
             except (Empty, ValueError, TypeError, LookupError, AttributeError):
                 continue  # not a message as kernels send it
         return found
-
-
-def _is_archive_of_code(path: Path) -> bool:
-    """Whether Python could import from a file, whatever it is called."""
-    if path.is_dir():
-        return False
-    if path.suffix in ARCHIVES:
-        return True
-    content = path.read_bytes()
-    # The names of what is in a zip stand in it as they are.
-    return b"PK\x05\x06" in content[-(1 << 17) :] and b".py" in content
 
 
 def _say_nothing_of_tasks() -> None:

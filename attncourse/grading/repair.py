@@ -12,6 +12,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Integer
 
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
+from attncourse.grading.scan import is_too_much, plain_python
 
 # How a check's verdict is shown as HTML, beside its text: only pages that know this type show it.
 VERDICT = "application/vnd.attncourse.verdict"
@@ -161,7 +162,7 @@ class Repair(NbGraderPreprocessor):
     def _keep_addition(self, nb: Any, cell: Any, source: SourceCell, graded: bool) -> bool:
         """Put what is in a locked cell that was changed above it: what was added there is still needed.
 
-        Of a check it is all but the check, if it gives anything a meaning: some write their answer there.
+        Of a check it is all but the check: some write their answer there.
         """
         if not cell.cell_type == source.cell_type == "code":
             return False
@@ -169,7 +170,7 @@ class Repair(NbGraderPreprocessor):
         if graded:
             released = {*_lines(source.source)}
             text = "\n".join(line for line in text.splitlines() if line.rstrip() not in released)
-            if not _gives_a_meaning(text):
+            if not _does_more_than_check(text):
                 return False
         nb.cells.insert(_index(nb, cell), new_code_cell(source=text))
         return True
@@ -227,12 +228,22 @@ def _lines(source: str) -> list[str]:
     return [line.rstrip() for line in source.strip().splitlines()]
 
 
-def _gives_a_meaning(text: str) -> bool:
-    """Whether a cell's code does more than to compute something."""
+def _does_more_than_check(source: str) -> bool:
+    if is_too_much(source):
+        return True
     try:
-        return any(not isinstance(statement, ast.Expr) for statement in ast.parse(text).body)
+        statements = ast.parse(plain_python(source)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
+        return bool(source.strip())
+    return not all(map(_is_idle, statements))
+
+
+def _is_idle(statement: ast.stmt) -> bool:
+    """Whether a statement is a text or a number, or the call of a check."""
+    match statement:
+        case ast.Expr(ast.Constant() | ast.Call(func=ast.Attribute(value=ast.Name(id="checks")))):
+            return True
+    return False
 
 
 def _claimed(cell: Any) -> str:

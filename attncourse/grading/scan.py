@@ -34,9 +34,10 @@ SUSPICIOUS = {
     *("compilationunit", "cell_contents", "getclosurevars", "pydoc", "pkgutil", "runpy"),
     *("run_cell", "run_cell_async", "run_code", "safe_execfile", "extension_manager", "runctx"),
     *("interactiveinterpreter", "interactiveconsole", "runcode", "runsource"),
+    *("get_objects", "get_referrers", "get_referents", "subclasses", "make_wrapper_subclass", "as_subclass"),
 }
-# In such names, too, stand the modes that refuse.
-MODES = ("function_mode", "dispatch_mode")
+# In such names, too, stand the modes that refuse, and what PyTorch calls in their stead.
+MODES = ("function_mode", "dispatch_mode", "__torch_function__", "__torch_dispatch__")
 # By these arguments, with these values, a file can bring code.
 LOADING = {"allow_pickle": True, "weights_only": False}
 # These parts of PyTorch call what is refused unseen, or by another name.
@@ -113,7 +114,7 @@ def scan(
     found.remarks += [Remark(place, words, words) for place, words in read if isinstance(words, str)]
     own = [(place, cell) for place, cell in read if isinstance(cell, Cell)]
     for place, source in cells:
-        if not _is_too_much(source) and _runs_a_file(source):
+        if not is_too_much(source) and _runs_a_file(source):
             found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
     inside = [(place, text) for place, cell in own for text in _inside(cell)]
     notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own, inside)
@@ -129,6 +130,9 @@ def scan(
             lines[place, "getattr of PyTorch with a name that is put together"].add(
                 getattr(node, "lineno", 1)
             )
+        for text in _texts(node) if unwanted is forbidden else ():
+            if _plain(text.rpartition(".")[2]) in ready:
+                lines[place, text].add(getattr(node, "lineno", 1))
         for name in notebook.names(cell, node):
             last = name.rpartition(".")[2]
             if unwanted is forbidden and name == f"attncourse.{last}":
@@ -209,6 +213,8 @@ class _Notebook:
         if isinstance(node, ast.Import | ast.ImportFrom):
             whole = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
             yield from (part for name in whole for part in name.split("."))
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("__"):
+            yield node.name
         elif isinstance(node, ast.Name):
             origins, bound = self.meanings(cell, node.id, cell.scopes[node])
             yield from origins
@@ -343,7 +349,8 @@ RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
 
 @functools.lru_cache(maxsize=500)
-def _is_too_much(source: str) -> bool:
+def is_too_much(source: str) -> bool:
+    """Whether a cell is not read, for that would take too long."""
     if len(source) > MOST_CHARACTERS:
         return True
     # IPython's lines end at more signs than a pattern's.
@@ -352,7 +359,7 @@ def _is_too_much(source: str) -> bool:
 
 
 @functools.lru_cache(maxsize=500)
-def _plain_python(source: str) -> str:
+def plain_python(source: str) -> str:
     """A cell without IPython's own ways of writing; as it is where IPython stumbles over it."""
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith(RUNNING):
@@ -365,7 +372,7 @@ def _plain_python(source: str) -> str:
 
 @functools.lru_cache(maxsize=500)
 def _runs_a_file(source: str) -> bool:
-    lines = _plain_python(source).strip().splitlines()
+    lines = plain_python(source).strip().splitlines()
     return any("magic(" in line and ("%run" in line or _RUN.search(line)) for line in lines) or (
         len(lines) == 1 and bool(_RUN_ALONE.match(lines[0]))
     )
@@ -404,10 +411,10 @@ def _inside(cell: Cell) -> list[Cell]:
 @functools.lru_cache(maxsize=500)
 def _parse(source: str) -> Cell | str | None:
     """What stands in a cell; else why it was not read, or None where it does not run either."""
-    if _is_too_much(source):
+    if is_too_much(source):
         return "is too long, or has too many commands of IPython's: it was not read"
     try:
-        return Cell(ast.parse(_plain_python(source)))
+        return Cell(ast.parse(plain_python(source)))
     except (RecursionError, MemoryError):  # this process has less left of Python's stack than a kernel
         return "is nested too deeply: it was not read"
     except Exception:  # a SyntaxError, and whatever IPython's own reading stumbles over
@@ -421,7 +428,7 @@ def _walk(tree: ast.AST) -> list[ast.AST]:
 
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
-    for kept in (_is_too_much, _plain_python, _runs_a_file, _parse, _inside, _walk):
+    for kept in (is_too_much, plain_python, _runs_a_file, _parse, _inside, _walk):
         kept.cache_clear()
 
 
@@ -478,10 +485,21 @@ def _given_by(node: ast.AST) -> list[str]:
         patterns = (part for case in node.cases for part in ast.walk(case.pattern))
         return [part.name for part in patterns if isinstance(part, ast.MatchAs | ast.MatchStar) and part.name]
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        called = node.value.func
-        if getattr(called, "attr", getattr(called, "id", "")) in PUTTING:
-            targets = [node.value]
+        called, inputs = node.value.func, node.value.args
+        name = getattr(called, "attr", getattr(called, "id", ""))
+        if name in PUTTING and isinstance(called, ast.Attribute):
+            targets = [called.value]
+        if name in SETTING:
+            targets += inputs[:1]
     return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+
+
+def _texts(node: ast.AST) -> list[str]:
+    """What stands in a node as a text, and may be the name by which something is asked for."""
+    if isinstance(node, ast.MatchClass):
+        return node.kwd_attrs
+    value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+    return [value] if isinstance(value, str) else []
 
 
 def _given_by_text(statement: ast.stmt) -> set[str]:

@@ -15,7 +15,7 @@ from typing import NoReturn
 from attncourse.grading.job import MOST_FILES, Files, NotGraded
 
 # What begins a tag or ends a text in HTML and JavaScript. O'Brien keeps the apostrophe, which pages escape.
-OF_MARKUP = '<>"&\\'
+OF_PAGES = '<>"&\\%'
 LONGEST_NAME = 255  # bytes, on most disks
 DEEPEST = 30  # folders in folders
 MOST_NAMED = 5  # of the files of one kind that lie beside a notebook
@@ -242,7 +242,7 @@ def unfit_for_a_name(name: str) -> str:
         return "is not text in UTF-8"
     if length > LONGEST_NAME:
         return f"has more than {LONGEST_NAME} bytes, which no folder's name can"
-    return f"holds one of {' '.join(OF_MARKUP)}" if set(OF_MARKUP) & set(name) else ""
+    return f"holds one of {' '.join(OF_PAGES)}" if set(OF_PAGES) & set(name) else ""
 
 
 def _visible(folder: Path) -> list[Path]:

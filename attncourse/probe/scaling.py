@@ -52,35 +52,41 @@ class WithinBudget(Way):
         output_size = math.prod(query.shape[:-1]) * inputs["value"].shape[-1]
         scores = math.prod(query.shape[:-1]) * chunk_size
         budget = max(output_size, scores, *(x.numel() for x in tensors))
-        with _Watch(query, key, inputs["value"]) as watch:
+        with _Watch(query, key, inputs["value"], chunk_size) as watch:
             output = answer(*inputs.values())
         if watch.numel > budget:
             raise Misfit(
                 f"your function made a tensor of shape {watch.shape}, {watch.numel} numbers; "
                 f"the budget is {budget}"
             )
-        if chunk_size < key.shape[-2] and watch.whole_rows:
+        if watch.rows:
+            num_keys = key.shape[-2]
+            which = f"with a number for each of all {num_keys} keys"
+            if num_keys not in watch.rows:
+                which = "which looks like the scores of more keys than a chunk has"
             raise Misfit(
-                f"your function made a tensor of shape {watch.whole_rows}, with a number for each of all "
-                f"{key.shape[-2]} keys; only {chunk_size} keys are to be looked at together"
+                f"your function made a tensor of shape {watch.rows}, {which}; only {chunk_size} keys are "
+                "to be looked at together"
             )
         return output
 
 
 class _Watch(TorchDispatchMode):
-    """Keeps the shape of the largest tensor that is made, and of one that compares with all keys."""
+    """Keeps the shape of the largest tensor that is made, and of those that compare with too many keys."""
 
-    def __init__(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+    def __init__(self, query: Tensor, key: Tensor, value: Tensor, chunk_size: int) -> None:
         super().__init__()
         self.num_keys = key.shape[-2]
+        self.chunk_size = chunk_size
         # Of these sizes are what is made of keys and values alone, beside each other, and with a sum.
         features = key.shape[-1], value.shape[-1], key.shape[-1] + value.shape[-1]
         self.features = {*features, *(size + 1 for size in features)}
         # Where something else is as many, nobody can tell what a size is of.
-        self.told_apart = self.num_keys not in (*query.shape, *key.shape[:-2], *self.features)
+        self.others = {*query.shape, *key.shape[:-2], math.prod(query.shape[:-1]), *self.features}
+        self.told_apart = chunk_size < self.num_keys and self.num_keys not in self.others
         self.numel = 0
         self.shape: tuple[int, ...] = ()
-        self.whole_rows: tuple[int, ...] = ()
+        self.rows: tuple[int, ...] = ()
 
     @given  # what is called in here is not called by the answer
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -93,9 +99,10 @@ class _Watch(TorchDispatchMode):
         for made in result if isinstance(result, tuple | list) else (result,):
             if not isinstance(made, Tensor):
                 continue
-            scores = product and made.dim() and made.shape[-1] == self.num_keys
-            if self.told_apart and (scores or (computed and self._has_a_number_for_each_key(made))):
-                self.whole_rows = tuple(made.shape)
+            if (product and self._has_too_many_keys(made)) or (
+                self.told_apart and computed and self._has_a_number_for_each_key(made)
+            ):
+                self.rows = tuple(made.shape)
             # A view is as small as the memory behind it: expanding makes no new numbers.
             if (
                 made.numel() > self.numel
@@ -107,3 +114,8 @@ class _Watch(TorchDispatchMode):
     def _has_a_number_for_each_key(self, made: Tensor) -> bool:
         sizes = {*made.shape}
         return self.num_keys in sizes and made.is_floating_point() and sizes.isdisjoint(self.features)
+
+    def _has_too_many_keys(self, made: Tensor) -> bool:
+        """Whether a product has more scores in a row, whichever way it stands, than a chunk has keys."""
+        sizes = {*made.shape[-2:]} - self.others
+        return any(self.chunk_size < size <= self.num_keys for size in sizes)

@@ -22,6 +22,7 @@ import errno
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import socket
@@ -53,7 +54,8 @@ _SYSTEM = [
     "/var/cache/fontconfig",
 ]
 _ACCOUNTS = ["/etc/group", "/etc/nsswitch.conf", "/etc/passwd"]
-_DEVICES = ["full", "null", "random", "urandom", "zero"]
+# Not `zero`: memory that is shared by it is counted for no process.
+_DEVICES = ["full", "null", "random", "urandom"]
 _DEVICE_LINKS = {"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"}
 
 # From <linux/sched.h>, <linux/mount.h>, <linux/prctl.h>, <linux/capability.h> and <linux/landlock.h>.
@@ -68,14 +70,19 @@ _MOUNT_SETATTR = 442
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 # From <linux/audit.h> and <asm/unistd.h>: io_uring_setup, _enter and _register, memfd_secret, and by the
-# architecture memfd_create, shmget, bpf, userfaultfd, perf_event_open, add_key, request_key, keyctl and
-# ptrace, by which number 1 of a process namespace can be killed from inside.
+# architecture memfd_create, shmget, vmsplice, bpf, userfaultfd, perf_event_open, add_key, request_key, keyctl
+# and ptrace, by which number 1 of a process namespace can be killed from inside.
 _EVERYWHERE = (425, 426, 427, 447)
 _FORBIDDEN = {
-    "x86_64": (0xC000003E, (*_EVERYWHERE, 319, 29, 321, 323, 298, 248, 249, 250, 101)),
-    "aarch64": (0xC00000B7, (*_EVERYWHERE, 279, 194, 280, 282, 241, 217, 218, 219, 117)),
+    "x86_64": (0xC000003E, (*_EVERYWHERE, 319, 29, 278, 321, 323, 298, 248, 249, 250, 101)),
+    "aarch64": (0xC00000B7, (*_EVERYWHERE, 279, 194, 75, 280, 282, 241, 217, 218, 219, 117)),
 }
 _SOCKET = {"x86_64": 41, "aarch64": 198}
+_SET_SOCKET_OPTION = {"x86_64": 54, "aarch64": 208}
+_MAP_MEMORY = {"x86_64": 9, "aarch64": 222}
+_SHARED_MEMORY = 0x21  # MAP_SHARED and MAP_ANONYMOUS
+_SIZES_OF_BUFFERS = 7, 8, 32, 33  # SO_SNDBUF, SO_RCVBUF and the two that go beyond the system's limits
+_NETLINK_ROUTE = 0
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -191,23 +198,34 @@ def forbid_calls() -> None:
     """Have the system refuse, from now on, calls that no notebook needs and that go around a jail.
 
     They are asynchronous input and output, whose flaws have opened jails before; memory that no process
-    is counted for; sockets other than those of files and of the jail's own network (to the host of a
-    virtual machine, say); and what only debuggers and administrators use. The filter is short enough to
-    be written down here; a library for it would have to be installed beside Python.
+    is counted for, such as what processes share without a file, and larger buffers of sockets; sockets other
+    than those of files and of the jail's own network (to the host of a virtual machine, say); and what only
+    debuggers and administrators use. The filter is short enough to be written down here; a library for it
+    would have to be installed beside Python.
     """
     _give_up_privileges()
-    architecture, calls = _FORBIDDEN[platform.machine()]
-    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
+    machine = platform.machine()
+    architecture, calls = _FORBIDDEN[machine]
+    load, both, equal, at_least, end = 0x20, 0x54, 0x15, 0x35, 0x06
     refuse, allow = 0x00050000 | errno.EPERM, 0x7FFF0000
+    first, second, fourth = 16, 24, 40  # where a call's arguments begin
     # Each step: what to do, how many steps to skip if it is so, and if not, and with what number.
     steps = [(load, 0, 0, 4), (equal, 1, 0, architecture), (end, 0, 0, refuse), (load, 0, 0, 0)]
     for call in calls:
         steps += [(equal, 0, 1, call), (end, 0, 0, refuse)]
     steps += [(at_least, 0, 1, 0x40000000), (end, 0, 0, refuse)]  # a second set of calls, on x86_64
-    steps += [(equal, 1, 0, _SOCKET[platform.machine()]), (end, 0, 0, allow), (load, 0, 0, 16)]
-    for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+    steps += [(equal, 0, 5, _MAP_MEMORY[machine]), (load, 0, 0, fourth), (both, 0, 0, _SHARED_MEMORY)]
+    steps += [(equal, 0, 1, _SHARED_MEMORY), (end, 0, 0, refuse), (end, 0, 0, allow)]
+    sizes = [(equal, 0, 1, option) for option in _SIZES_OF_BUFFERS]
+    sizes = [step for size in sizes for step in (size, (end, 0, 0, refuse))]
+    steps += [(equal, 0, 5 + len(sizes), _SET_SOCKET_OPTION[machine]), (load, 0, 0, second)]
+    steps += [(equal, 1, 0, socket.SOL_SOCKET), (end, 0, 0, allow), (load, 0, 0, second + 8), *sizes]
+    steps.append((end, 0, 0, allow))
+    steps += [(equal, 1, 0, _SOCKET[machine]), (end, 0, 0, allow), (load, 0, 0, first)]
+    for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
         steps += [(equal, 0, 1, family), (end, 0, 0, allow)]
-    steps.append((end, 0, 0, refuse))
+    steps += [(equal, 1, 0, socket.AF_NETLINK), (end, 0, 0, refuse), (load, 0, 0, second + 8)]
+    steps += [(equal, 0, 1, _NETLINK_ROUTE), (end, 0, 0, allow), (end, 0, 0, refuse)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     program = struct.pack("@HP", len(steps), ctypes.addressof(code))
     _do("prctl", _PR_SET_SECCOMP, 2, program, 0, 0)
@@ -226,10 +244,25 @@ def used_more_than(most: int) -> bool:
     """Whether the processes in /proc hold more than so many bytes of memory together, files left out.
 
     They are counted first in a way that takes microseconds and counts what they share, as after a fork,
-    for each of them; and only if that is too much as it is, by shares.
+    for each of them; and only if that is too much as it is, by shares. What waits in sockets is counted for
+    no process: each is taken to hold as much as it can.
     """
     numbers = [name for name in os.listdir("/proc") if name.isdigit()]
+    most -= _in_sockets(numbers)
     return sum(map(_resident, numbers)) > most and sum(map(_proportional, numbers)) > most
+
+
+def _in_sockets(numbers: Sequence[str]) -> int:
+    """The most that the sockets of a network, which these processes share, can hold in bytes."""
+    for number in numbers:
+        try:
+            (used,) = re.findall(r"sockets: used (\d+)", Path(f"/proc/{number}/net/sockstat").read_text())
+            size = int(Path("/proc/sys/net/core/wmem_default").read_text())
+        except (OSError, ValueError):
+            continue
+        # The system counts what it keeps with a message, too, and looks before it takes the last one.
+        return 2 * size * int(used)
+    return 0
 
 
 def _resident(number: str) -> int:

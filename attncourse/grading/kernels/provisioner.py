@@ -30,6 +30,8 @@ if sys.platform == "linux":
     from attncourse.grading.kernels.zygote import HUNGRY, KILLED, Zygote
 
 _JAILS = ("zygote", "bubblewrap")
+# As many as at home. What waits in pipes takes memory that is counted for no process.
+_MOST_FILES = 1024
 # What a notebook finds open in each isolation, in words that follow "Open to it: ".
 OPEN = {
     "zygote": "",
@@ -147,7 +149,7 @@ class Provisioner(KernelProvisionerBase):
         jailed = self.isolation in _JAILS
         home = jail.HOME if jailed else f"{box}/home"
         # Who computes in real time is killed when its own limit on that says so.
-        limits = {"RLIMIT_CORE": 0, "RLIMIT_RTPRIO": 0}
+        limits = {"RLIMIT_CORE": 0, "RLIMIT_RTPRIO": 0, "RLIMIT_NOFILE": _MOST_FILES}
         limits |= {"RLIMIT_CPU": self.seconds, "RLIMIT_FSIZE": self.space}
         settings = {
             **environment(),
