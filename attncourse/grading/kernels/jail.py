@@ -70,12 +70,12 @@ _MOUNT_SETATTR = 442
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 # From <linux/audit.h> and <asm/unistd.h>: io_uring_setup, _enter and _register, memfd_secret, and by the
-# architecture memfd_create, shmget, vmsplice, bpf, userfaultfd, perf_event_open, add_key, request_key, keyctl
-# and ptrace, by which number 1 of a process namespace can be killed from inside.
+# architecture memfd_create, shmget, semget, msgget, vmsplice, bpf, userfaultfd, perf_event_open, add_key,
+# request_key, keyctl and ptrace, by which number 1 of a process namespace can be killed from inside.
 _EVERYWHERE = (425, 426, 427, 447)
 _FORBIDDEN = {
-    "x86_64": (0xC000003E, (*_EVERYWHERE, 319, 29, 278, 321, 323, 298, 248, 249, 250, 101)),
-    "aarch64": (0xC00000B7, (*_EVERYWHERE, 279, 194, 75, 280, 282, 241, 217, 218, 219, 117)),
+    "x86_64": (0xC000003E, (*_EVERYWHERE, 319, 29, 64, 68, 278, 321, 323, 298, 248, 249, 250, 101)),
+    "aarch64": (0xC00000B7, (*_EVERYWHERE, 279, 194, 190, 186, 75, 280, 282, 241, 217, 218, 219, 117)),
 }
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _SET_SOCKET_OPTION = {"x86_64": 54, "aarch64": 208}
@@ -198,10 +198,10 @@ def forbid_calls() -> None:
     """Have the system refuse, from now on, calls that no notebook needs and that go around a jail.
 
     They are asynchronous input and output, whose flaws have opened jails before; memory that no process
-    is counted for, such as what processes share without a file, and larger buffers of sockets; sockets other
-    than those of files and of the jail's own network (to the host of a virtual machine, say); and what only
-    debuggers and administrators use. The filter is short enough to be written down here; a library for it
-    would have to be installed beside Python.
+    is counted for: what processes share without a file, System V's semaphores and messages, larger buffers
+    of sockets; sockets other than those of files and of the jail's own network (to the host of a virtual
+    machine, say); and what only debuggers and administrators use. The filter is short enough to be written
+    down here; a library for it would have to be installed beside Python.
     """
     _give_up_privileges()
     machine = platform.machine()
