@@ -318,6 +318,7 @@ WHOLE_ROWS = """def chunked_attention(query, key, value, chunk_size):
 @pytest.mark.parametrize(
     "scores",
     [
+        "torch.cat([key[..., :1, :] @ query[..., n, :, None], key[..., 1:, :] @ query[..., n, :, None]], -2)",
         "key @ query[..., n, :, None]",
         "(query[..., n : n + 1, :] * key).sum(-1, keepdim=True)",
         "sum(query[..., n, None, f] * key[..., f] for f in range(query.shape[-1]))[..., None]",
@@ -352,6 +353,40 @@ def test_more_keys_at_a_time_than_a_chunk_has_are_over_the_budget(parts, scores)
     assert "more keys than a chunk has" in words or "a number for each of all" in words, words
     honest = source.replace(parts, "chunk_size")
     found = verdict(TASKS["chunked_attention"], compiled(honest, "chunked_attention"), (0, 1, 2))
+    assert found.passed, found.message
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("(query,)", "query.split(2 * chunk_size, -2)"),
+        ("(query,)", "query.split(2, -2)"),
+        ("(query,)", "query.split(16, -2)"),
+        ("weights @ v", "torch.cat([weights @ v[..., :1], weights @ v[..., 1:]], -1)"),
+        ("q @ k.mT", "torch.einsum('...qd,...kd->...qk', q, k)"),
+        ("q @ k.mT", "(k @ q.mT).mT"),
+        ("highest = -1e9", "highest = -1e9 + 0 * key.norm(dim=-1).sum()"),
+        ("highest = -1e9", "highest = -1e9 + 0 * torch.arange(key.shape[-2], dtype=torch.float32).sum()"),
+    ],
+)
+def test_right_answers_of_many_styles_are_within_the_budget(line, instead):
+    source = """def chunked_attention(query, key, value, chunk_size):
+    outputs = []
+    for q in (query,):
+        highest = -1e9
+        output = total = torch.zeros(*q.shape[:-1], 1, dtype=q.dtype)
+        for k, v in zip(key.split(chunk_size, -2), value.split(chunk_size, -2)):
+            scores = (q @ k.mT) / q.shape[-1] ** 0.5
+            before, highest = highest, scores.amax(-1, keepdim=True).clamp_min(highest)
+            rescale, weights = (before - highest).exp(), (scores - highest).exp()
+            total = total * rescale + weights.sum(-1, keepdim=True)
+            output = output * rescale + (weights @ v)
+        outputs.append(output / total)
+    return torch.cat(outputs, -2)
+"""
+    assert line in source
+    answer = compiled(source.replace(line, instead), "chunked_attention")
+    found = verdict(TASKS["chunked_attention"], answer, (0, 1, 2))
     assert found.passed, found.message
 
 

@@ -14,7 +14,6 @@ import string
 import subprocess
 import sys
 import time
-import zipfile
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -1865,9 +1864,11 @@ def test_a_name_that_stands_there_as_a_text_is_told_of(ask):
     )
     (remark,) = scan(TASKS["softargmax"], "mine", [("mine", source)], ["import torch"]).remarks
     assert "softmax (line 4 of its cell)" in remark.words
-    honest = (
-        'def mine(s):\n    """Softmax: softmax(s) = exp(s) / sum(exp(s))."""\n    print("the softmax of", s)'
-    )
+    honest = """def mine(s):
+    'softmax'
+    logging.getLogger("softmax").info("softmax")
+    stats["softmax"].append(s)
+    return s"""
     assert not scan(TASKS["softargmax"], "mine", [("mine", honest)], ["import torch"]).remarks
 
 
@@ -1878,6 +1879,8 @@ def test_a_name_that_stands_there_as_a_text_is_told_of(ask):
         "class Sub(torch.Tensor):\n    def __torch_dispatch__(cls, func, types):\n        pass\nmine = Sub",
         "class Sub(torch.Tensor):\n    def __torch_function__(cls, func, types):\n        pass\nmine = Sub",
         "def mine(s):\n    return torch.Tensor._make_wrapper_subclass(s)",
+        "f = torch._C._create_function_from_graph('f', text)\ndef mine(s):\n    return f(s)",
+        "from torch._C import parse_ir\ndef mine(s):\n    return parse_ir(s)",
         "import gc\nfor one in gc.get_objects():\n    one._suspended = 1\ndef mine(s):\n    return s",
         "for one in type.__subclasses__(type):\n    one._suspended = 1\ndef mine(s):\n    return s",
     ],
@@ -2033,43 +2036,31 @@ def test_files_beside_the_notebook_that_can_be_imported_are_told_of(source, name
     cells = [new_code_cell(f"import math\nfrom attncourse import checks\n{source}")]
     nb = executed([*cells, check_cell("attention", "checks.attention(attention)")], tmp_path)
     files, module = nb.metadata.attncourse["flags"]
-    words = "files handed in beside it may hold code, which was not read (3): data/deep.py, mine.py, yours.so"
-    assert files["words"] == words
+    assert files["words"].endswith("that nobody has read (3): data/deep.py, mine.py, yours.so")
     assert f"imports {name}, which was handed in beside it" in module["words"]
 
 
-CODE = {
-    "notes.txt": b"def attention(q, k, v):\n    return v\n",
-    "answer.md": b"The answer:\n\n    torch.softmax(q @ k.mT, -1) @ v\n",
-    "sum.csv": b"a,b\n[x * y for x in a]\n",
-    "mean.txt": b"sum(row) / len(row)",
-    "one.json": b'{"cell": "lambda s: s.exp() / s.exp().sum()"}',
-    "wide.txt": "def attention".encode("utf-16"),
-    "packed.txt": b"aGVs" * 100,
-    "after.png": b"\x89PNG\r\n\x1a\n" + bytes(range(200, 256)) + b"\ndef attention(q):\n",
-    "weights.bin": bytes(range(256)),
-}
-DATA = {
-    "timestamp.txt": b"2026-11-30 20:15:00 UTC\n",
-    "losses.csv": b"epoch,loss (nats)\n1,0.5\n2,1e-3\n",
-    "notes.md": b"# My notes\n\nAttention (see the book) is a mean, e.g. of values. I define it so.\n",
-    "numbers.json": b'{"losses": [0.5, 0.25], "name": "a run", "steps": {"one": 1}}',
-    "picture.png": b"\x89PNG\r\n\x1a\n" + bytes(range(200, 256)) * 9,
-    "empty.txt": b"",
-    "files.txt": b"data.csv\nmore.csv\n",
-}
+def test_every_file_beside_a_notebook_is_told_of(tmp_path):
+    assert beside.remark(tmp_path, ()) == ""
+    (tmp_path / "data").mkdir()
+    for name in ("timestamp.txt", "unit.ipynb", "copy.ipynb", "given.csv", "data/given.csv"):
+        (tmp_path / name).touch()
+    assert beside.remark(tmp_path, ("given.csv", "data/given.csv")) == ""
+    for name in ("a.png", "data/timestamp.txt", "b.ipynb.txt", "lambda s: s"):
+        (tmp_path / name).touch()
+    words = beside.remark(tmp_path, ("given.csv", "data/given.csv"))
+    assert words.endswith("(4): a.png, b.ipynb.txt, data/timestamp.txt, lambda s: s")
+    for number in range(30):
+        (tmp_path / f"x{number:02}").touch()
+    assert beside.remark(tmp_path, ()).endswith(", x13 and 16 more")
 
 
-def test_files_that_may_hold_code_are_told_from_data(tmp_path):
-    for name, content in (CODE | DATA).items():
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / "copy.ipynb").write_text("def attention(q): pass")
-    np.save(tmp_path / "one.npy", np.random.rand(1000))
-    np.savez_compressed(tmp_path / "two.npz", a=np.random.rand(1000), b=np.zeros(3))
-    torch.save({"weight": torch.randn(100)}, tmp_path / "model.pt")
-    with zipfile.ZipFile(tmp_path / "code.npz", "w") as archive:
-        archive.writestr("more.py", "x = 1")
-    assert beside.unread(tmp_path) == sorted([*CODE, "code.npz"])
+@pytest.mark.slow
+def test_what_an_exercise_brings_is_not_told_of(tmp_path):
+    (tmp_path / "given.csv").touch()
+    assert not executed([], tmp_path, released=["given.csv"]).metadata.attncourse["flags"]
+    (flag,) = executed([], tmp_path).metadata.attncourse["flags"]
+    assert "(1): given.csv" in flag["words"]
 
 
 def test_a_person_is_told_of_work_that_is_not_watched():

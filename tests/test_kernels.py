@@ -1,6 +1,7 @@
 """Kernels for grading: the same results as others, and nothing outside in their reach."""
 
 import asyncio
+import itertools
 import os
 import shutil
 import signal
@@ -9,12 +10,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jupyter_client.kernelspec import NoSuchKernel
 from nbgrader.preprocessors import Execute
 from traitlets.config import Config
@@ -22,7 +26,7 @@ from traitlets.config import Config
 from attncourse.grading import judging
 from attncourse.grading.alarm import at_most
 from attncourse.grading.job import NotGraded
-from attncourse.grading.kernels import KernelManager, provisioner
+from attncourse.grading.kernels import KernelManager, jail, provisioner
 
 pytestmark = [
     pytest.mark.slow,
@@ -348,6 +352,82 @@ def test_what_waits_in_sockets_is_memory_that_is_used(jailed):
             return kernel.manager.provisioner.ending
 
     assert finish(whole()) == "Its processes used more than 1 GB of memory together."
+
+
+MANY_THAT_SHARE = """
+import mmap, os, time
+private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+shared = mmap.mmap(-1, 700 << 20, private)
+for place in range(0, len(shared), 4096):
+    shared[place] = 1
+heard, say = os.pipe()
+for _ in range(25):
+    if os.fork() == 0:
+        os.read(heard, 1)
+        own = mmap.mmap(-1, 60 << 20, private)
+        own.write(bytes(60 << 20))
+        time.sleep(600)
+time.sleep(1)
+os.write(say, bytes(25))
+time.sleep(600)
+"""
+MANY_LOCKS = """
+import fcntl, os, time
+for name in range(200):
+    file = os.open(f"{name}", os.O_RDWR | os.O_CREAT)
+    for place in range(1000, 0, -1):
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * place)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("code", [MANY_THAT_SHARE, MANY_LOCKS], ids=["many that share", "many locks"])
+def test_memory_that_is_hard_to_count_is_counted(jailed, code):
+    async def whole():
+        async with Kernel(memory=2 << 30) as kernel:
+            kernel.client.execute(code)
+            await ended(kernel)
+            return kernel.manager.provisioner.ending
+
+    assert finish(whole()) == "Its processes used more than 2 GB of memory together."
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["take", "give", "fork", "end", "look"]), st.integers(0, 5), st.integers(1, 8)),
+    max_size=60,
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="jails are made of what only Linux has")
+@given(steps=STEPS, limit=st.integers(1, 40))
+def test_memory_that_is_shared_is_counted_once(steps, limit):
+    """Processes that take pages, give them back, share them with children and end."""
+    held, memory, new = {"1": frozenset()}, jail.Memory(), itertools.count(2)
+    size_of_page = 60  # which up to six can share
+
+    def proportional(number):
+        others = Counter(page for pages in held.values() for page in pages)
+        return sum(size_of_page // others[page] for page in held[number])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jail.os, "listdir", lambda _: [*held, "self"])
+        patch.setattr(jail, "_in_sockets", lambda _: 0)
+        patch.setattr(jail, "_locks_are_too_many", lambda: False)
+        patch.setattr(jail, "_resident", lambda number: len(held[number]) * size_of_page)
+        patch.setattr(jail, "_proportional", proportional)
+        for what, which, size in steps:
+            number = sorted(held)[which % len(held)]
+            if what == "take":
+                held[number] |= {next(new) for _ in range(size)}
+            elif what == "give":
+                held[number] = frozenset(sorted(held[number])[size:])
+            elif what == "fork" and len(held) < 6:
+                held[str(next(new))] = held[number]
+            elif what == "end" and len(held) > 1:
+                del held[number]
+            elif what == "look":
+                used = len(frozenset().union(*held.values())) * size_of_page
+                assert memory.is_more_than(limit * size_of_page) == (used > limit * size_of_page)
 
 
 SENDERS = [

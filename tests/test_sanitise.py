@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import nbformat
+import psutil
 import pytest
 from matplotlib.figure import Figure
 from nbconvert import HTMLExporter
@@ -574,6 +575,39 @@ def test_a_time_that_is_no_date_leaves_the_list_of_a_unit_to_all(page, formgrade
         for place in (f"submissions/{UNIT}", f"submission/{UNIT}/ada", "student_submissions/ada"):
             assert (page.request.get(f"{root}/api/{place}").status, words) == (200, words)
     timestamp.unlink()
+
+
+def test_opening_a_notebook_runs_nothing_that_lies_beside_it(page, formgrader, course, tmp_path):
+    """Jupyter starts a kernel for it, by `python -m ipykernel_launcher`."""
+    ran = tmp_path / "ran"
+    for step in ("submitted", "autograded"):
+        folder = course / step / "ada" / UNIT
+        (folder / "ipykernel_launcher.py").write_text(f"open({str(ran)!r}, 'w')")
+        page.goto(formgrader)
+        token = next(one["value"] for one in page.context.cookies() if one["name"] == "_xsrf")
+        started = page.request.post(
+            f"{formgrader.partition('/formgrader')[0]}/api/sessions",
+            headers={"X-XSRFToken": token},
+            data={
+                "path": f"{step}/ada/{UNIT}/{UNIT}.ipynb",
+                "name": UNIT,
+                "type": "notebook",
+                "kernel": {"name": "python3"},
+            },
+        )
+        assert started.status == 201, started.text()
+        file = f"kernel-{started.json()['kernel']['id']}.json"
+        kernels = []
+        deadline = time.monotonic() + 60
+        while not any("zmq" in one.path for kernel in kernels for one in kernel.memory_maps()):
+            assert time.monotonic() < deadline
+            assert not ran.exists()
+            time.sleep(0.1)
+            running = psutil.process_iter(["cmdline"])
+            kernels = [one for one in running if file in str(one.info["cmdline"])]
+        assert [Path(kernel.cwd()) for kernel in kernels] == [course.resolve()]
+        assert not ran.exists()
+        (folder / "ipykernel_launcher.py").unlink()
 
 
 def test_installing_the_course_guards_the_formgrader():

@@ -83,6 +83,7 @@ def grade(unit: Unit, job: Job) -> Graded:
         (root / "gradebook.db").write_bytes(unit.gradebook)
         config = copy.deepcopy(unit.config)
         config.Stamp.digest = job.digest
+        config.Execute.released = sorted(unit.sources)
         coursedir = _course(root, name, student, config)
         with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
             gradebook.add_student(student)

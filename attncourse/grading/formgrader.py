@@ -5,6 +5,7 @@ Extensions are loaded in the order of their names, this one before nbgrader's, a
 address the first answers: each of nbgrader's is here once more, and guarded.
 
 * No page is made from names as they are, and every page says what it may run.
+* No kernel is started in a folder of what was handed in.
 * The configuration is that of the course: nbgrader would load another one, which is Python, from any folder
   that a link names, such as one that a student has handed in.
 """
@@ -14,13 +15,17 @@ import os
 import re
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from nbgrader.apps.api import NbGraderAPI
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.server_extensions.formgrader import apihandlers, handlers
 from nbgrader.server_extensions.formgrader.base import BaseHandler
 from tornado import web
+from traitlets.config import Config
 
 from attncourse.grading import policy
 
@@ -34,6 +39,24 @@ class Templates(FileSystemLoader):
 
 
 PAGES = Environment(loader=Templates(handlers.template_path), autoescape=True)
+
+
+class Kernels(AsyncMappingKernelManager):
+    """Starts no kernel in a folder of what was handed in.
+
+    Python looks for the kernel's own modules there first, so that opening a notebook would run what a student
+    has named like one of them.
+    """
+
+    def cwd_for_path(self, path: str, **more: Any) -> str:
+        folder = super().cwd_for_path(path, **more)
+        formgrader = self.parent.web_app.settings.get("nbgrader_formgrader")  # type: ignore[union-attr]
+        course = formgrader.coursedir if formgrader is not None else CourseDirectory()
+        steps = (course.submitted_directory, course.autograded_directory, course.feedback_directory)
+        for place in (Path(folder).resolve(), *Path(folder).resolve().parents):
+            if place.name in steps and (place.parent / "nbgrader_config.py").exists():
+                return str(place.parent)
+        return folder
 
 
 class API(NbGraderAPI):
@@ -102,6 +125,13 @@ def _guarded(handler: type) -> type:
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
     return [{"module": __name__}]
+
+
+def _link_jupyter_server_extension(app: Any) -> None:
+    # Who has set another one knows why, and a gateway's kernels do not run here.
+    gateway = "GatewayClient" in app.config or "JUPYTER_GATEWAY_URL" in os.environ
+    if not gateway and "kernel_manager_class" not in app.config.ServerApp:
+        app.update_config(Config({"ServerApp": {"kernel_manager_class": Kernels}}))
 
 
 def _load_jupyter_server_extension(app: Any) -> None:

@@ -24,7 +24,7 @@ from nbclient.exceptions import CellExecutionComplete, CellTimeoutError, DeadKer
 from nbformat.v4 import new_output
 from nbgrader import preprocessors
 from nbgrader.utils import is_grade, is_locked, is_solution
-from traitlets import Float, Integer, Unicode, default
+from traitlets import Float, Integer, List, Unicode, default
 
 import attncourse
 from attncourse.checks import Case, CheckFailed, Task, Verdict
@@ -78,6 +78,7 @@ class Execute(preprocessors.Execute):
     seeds = Integer(3, help="how many times a task's cases are made, each time with other numbers").tag(
         config=True
     )
+    released = List(Unicode(), help="files that lie beside the notebook of every student").tag(config=True)
     secret = Unicode(help="what the numbers of the tasks' cases are drawn from; see secret.py").tag(
         config=True
     )
@@ -112,9 +113,7 @@ class Execute(preprocessors.Execute):
         folder = Path(resources["metadata"]["path"])
         self._digest = handed_in(nb, folder)
         self._beside = beside.modules(folder)
-        if unread := beside.unread(folder):
-            named = ", ".join(unread[: beside.MOST_NAMED])
-            words = f"files handed in beside it may hold code, which was not read ({len(unread)}): {named}"
+        if words := beside.remark(folder, self.released):
             flag(nb, "", words)
         try:
             return super().preprocess(nb, resources, km)

@@ -38,6 +38,8 @@ SUSPICIOUS = {
 }
 # In such names, too, stand the modes that refuse, and what PyTorch calls in their stead.
 MODES = ("function_mode", "dispatch_mode", "__torch_function__", "__torch_dispatch__")
+# By these something is asked for by a text that is its name.
+ASKING = {"getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "getattr_static"}
 # By these arguments, with these values, a file can bring code.
 LOADING = {"allow_pickle": True, "weights_only": False}
 # These parts of PyTorch call what is refused unseen, or by another name.
@@ -119,6 +121,7 @@ def scan(
     inside = [(place, text) for place, cell in own for text in _inside(cell)]
     notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own, inside)
     found.calls = notebook.certain_call(answer, refused)
+    by_name = any(_asks_by_name(node) for _, _, node in notebook.reached(answer))
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
     seen = itertools.chain(
         ((place, cell, node, SUSPICIOUS) for place, cell in own for node in cell.nodes),
@@ -131,7 +134,8 @@ def scan(
                 getattr(node, "lineno", 1)
             )
         for text in _texts(node) if unwanted is forbidden else ():
-            if _plain(text.rpartition(".")[2]) in ready:
+            # A word is often no more than that, where nothing is asked for by its name.
+            if _plain(text.rpartition(".")[2]) in ready and (by_name or "." in text):
                 lines[place, text].add(getattr(node, "lineno", 1))
         for name in notebook.names(cell, node):
             last = name.rpartition(".")[2]
@@ -143,7 +147,7 @@ def scan(
                 any(one in _plain(last).replace("_", "") for one in of_torch)
                 or not hiding.isdisjoint(name.split("."))
             )
-            hidden |= unwanted is SUSPICIOUS and any(mode in last for mode in MODES)
+            hidden |= unwanted is SUSPICIOUS and (last == "_C" or any(mode in last for mode in MODES))
             hidden |= name.endswith("sys.modules") or (name.startswith("builtins.") and last in BUILTINS)
             fused = unwanted is forbidden and "scaled_dot_product" in last
             # Probes of their own many notebooks have.
@@ -492,6 +496,10 @@ def _given_by(node: ast.AST) -> list[str]:
         if name in SETTING:
             targets += inputs[:1]
     return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+
+
+def _asks_by_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.MatchClass) or getattr(node, "attr", getattr(node, "id", "")) in ASKING
 
 
 def _texts(node: ast.AST) -> list[str]:

@@ -8,10 +8,13 @@ from typing import Any
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from attncourse.probe.answer import Misfit, Plain
 from attncourse.probe.calling import Way
 from attncourse.probe.refusing import Refusal, given
+
+PRODUCTS = ("mm", "bmm", "mv", "matmul", "addmm", "baddbmm", "addmv")
 
 
 class MergeTwo(Way):
@@ -63,7 +66,7 @@ class WithinBudget(Way):
             num_keys = key.shape[-2]
             which = f"with a number for each of all {num_keys} keys"
             if num_keys not in watch.rows:
-                which = "which looks like the scores of more keys than a chunk has"
+                which = "in which queries meet more keys than a chunk has"
             raise Misfit(
                 f"your function made a tensor of shape {watch.rows}, {which}; only {chunk_size} keys are "
                 "to be looked at together"
@@ -71,19 +74,27 @@ class WithinBudget(Way):
         return output
 
 
+# What of the inputs a tensor is made of; of one that was not made here it may be any.
+_OF_ANY = frozenset(("query", "key"))
+
+
 class _Watch(TorchDispatchMode):
-    """Keeps the shape of the largest tensor that is made, and of those that compare with too many keys."""
+    """Keeps the shape of the largest tensor that is made, and of one that compares with too many keys."""
 
     def __init__(self, query: Tensor, key: Tensor, value: Tensor, chunk_size: int) -> None:
         super().__init__()
         self.num_keys = key.shape[-2]
         self.chunk_size = chunk_size
+        self.sequences = math.prod(key.shape[:-2])
         # Of these sizes are what is made of keys and values alone, beside each other, and with a sum.
         features = key.shape[-1], value.shape[-1], key.shape[-1] + value.shape[-1]
         self.features = {*features, *(size + 1 for size in features)}
-        # Where something else is as many, nobody can tell what a size is of.
-        self.others = {*query.shape, *key.shape[:-2], math.prod(query.shape[:-1]), *self.features}
-        self.told_apart = chunk_size < self.num_keys and self.num_keys not in self.others
+        # Where something else is as many, nobody can tell what a size is of. One more may be for no key.
+        others = {*query.shape, *key.shape[:-2], *self.features}
+        self.whole = {self.num_keys, self.num_keys + 1} - others if chunk_size < self.num_keys else set()
+        self.origins: dict[int, frozenset[str]] = {_memory(value): frozenset()}
+        for name, part in (("key", key), ("query", query)):
+            self.origins[_memory(part)] = self.origins.get(_memory(part), frozenset()) | {name}
         self.numel = 0
         self.shape: tuple[int, ...] = ()
         self.rows: tuple[int, ...] = ()
@@ -94,14 +105,18 @@ class _Watch(TorchDispatchMode):
         if Refusal.in_given() > 1:  # besides this one: what a given function needs is not the answer's
             return result
         name = func.__name__.split(".")[0]
-        product = name in ("mm", "bmm", "mv", "matmul", "addmm", "baddbmm")
+        inputs = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Tensor)]
+        compares_too_many = name in PRODUCTS and self._has_too_many_keys(*inputs[-2:])
+        origin = frozenset().union(*map(self._origin, inputs))
+        there = {_memory(part) for part in inputs}
         computed = not (func.is_view or name.startswith(("new_", "empty", "zeros", "ones", "full")))
         for made in result if isinstance(result, tuple | list) else (result,):
             if not isinstance(made, Tensor):
                 continue
-            if (product and self._has_too_many_keys(made)) or (
-                self.told_apart and computed and self._has_a_number_for_each_key(made)
-            ):
+            place = _memory(made)
+            # What is written into is made of what was there, too.
+            self.origins[place] = origin | (self.origins.get(place, _OF_ANY) if place in there else origin)
+            if compares_too_many or (computed and self._has_a_number_for_each_key(made)):
                 self.rows = tuple(made.shape)
             # A view is as small as the memory behind it: expanding makes no new numbers.
             if (
@@ -111,11 +126,29 @@ class _Watch(TorchDispatchMode):
                 self.numel, self.shape = made.numel(), tuple(made.shape)
         return result
 
+    def _origin(self, part: Tensor) -> frozenset[str]:
+        return self.origins.get(_memory(part), _OF_ANY)
+
+    def _has_too_many_keys(self, left: Tensor, right: Tensor) -> bool:
+        """Whether a product brings more keys than a chunk has together with queries."""
+        sizes = math.prod(left.shape[-2:-1]), math.prod(right.shape[1:][-1:])
+        for part, size, other in zip((left, right), sizes, (right, left), strict=True):
+            if self._origin(part) == {"key"} and "query" in self._origin(other):
+                # In two dimensions there may be the keys of all sequences. Of features scores are no more.
+                most = self.chunk_size * (self.sequences if part.dim() == 2 else 1)
+                if size > most and size not in self.features:
+                    return True
+        return False
+
     def _has_a_number_for_each_key(self, made: Tensor) -> bool:
         sizes = {*made.shape}
-        return self.num_keys in sizes and made.is_floating_point() and sizes.isdisjoint(self.features)
+        return (
+            not sizes.isdisjoint(self.whole)
+            and sizes.isdisjoint(self.features)
+            and made.is_floating_point()
+            and self._origin(made) >= _OF_ANY
+        )
 
-    def _has_too_many_keys(self, made: Tensor) -> bool:
-        """Whether a product has more scores in a row, whichever way it stands, than a chunk has keys."""
-        sizes = {*made.shape[-2:]} - self.others
-        return any(self.chunk_size < size <= self.num_keys for size in sizes)
+
+def _memory(part: Tensor) -> int:
+    return part.untyped_storage()._cdata

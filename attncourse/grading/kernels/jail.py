@@ -83,6 +83,7 @@ _MAP_MEMORY = {"x86_64": 9, "aarch64": 222}
 _SHARED_MEMORY = 0x21  # MAP_SHARED and MAP_ANONYMOUS
 _SIZES_OF_BUFFERS = 7, 8, 32, 33  # SO_SNDBUF, SO_RCVBUF and the two that go beyond the system's limits
 _NETLINK_ROUTE = 0
+_LONGEST_LOCKS = 2**22  # bytes of the list of locks, each of which takes some 60 there, and 250 of memory
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -240,16 +241,59 @@ def limit(limits: dict[str, int]) -> None:
         resource.setrlimit(kind, (most, most))
 
 
-def used_more_than(most: int) -> bool:
-    """Whether the processes in /proc hold more than so many bytes of memory together, files left out.
+class Memory:
+    """What the processes in /proc hold of memory together, files left out.
 
-    They are counted first in a way that takes microseconds and counts what they share, as after a fork,
-    for each of them; and only if that is too much as it is, by shares. What waits in sockets is counted for
-    no process: each is taken to hold as much as it can.
+    They are counted in a way that takes microseconds and counts what they share, as after a fork, for each of
+    them; only if that is too much as it is, by shares. This takes the longer the more is shared: until it is
+    done anew, the sum is known by two bounds, from what each process has taken and given back since.
     """
-    numbers = [name for name in os.listdir("/proc") if name.isdigit()]
-    most -= _in_sockets(numbers)
-    return sum(map(_resident, numbers)) > most and sum(map(_proportional, numbers)) > most
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._least, self._most = 0, sys.maxsize
+        self._resident: dict[str, int] = {}
+        self._own: dict[str, int] = {}  # at most
+
+    def is_more_than(self, limit: int) -> bool:
+        """Whether it is more than so many bytes, or they hold as much in another way."""
+        numbers = [name for name in os.listdir("/proc") if name.isdigit()]
+        limit -= _in_sockets(numbers)
+        resident = {number: _resident(number) for number in numbers}
+        if sum(resident.values()) <= limit:
+            self._begin()
+            return _locks_are_too_many()
+        self._follow(resident)
+        if self._least <= limit < self._most:
+            self._own = {number: _proportional(number) for number in numbers}
+            self._least = self._most = sum(self._own.values())
+            before, self._resident = resident, {number: _resident(number) for number in numbers}
+            # Of what was taken meanwhile some is counted.
+            self._most += sum(max(0, size - before[number]) for number, size in self._resident.items())
+        return self._least > limit
+
+    def _follow(self, resident: dict[str, int]) -> None:
+        # One that is new shares all that it has; one that has ended had no more than its own.
+        for number, size in resident.items():
+            taken = size - self._resident.get(number, size)
+            own = self._own.get(number, 0)
+            self._own[number] = max(0, own + taken)
+            self._least += max(taken, -own)
+            self._most += max(0, taken)
+        for number in self._own.keys() - resident.keys():
+            self._least -= self._own.pop(number)
+        self._resident = resident
+
+
+def _locks_are_too_many() -> bool:
+    """Whether processes hold so many locks on parts of files that these take more than a little memory."""
+    try:
+        with open("/proc/locks", "rb") as locks:
+            return len(locks.read(_LONGEST_LOCKS)) == _LONGEST_LOCKS
+    except OSError:
+        return False
 
 
 def _in_sockets(numbers: Sequence[str]) -> int:

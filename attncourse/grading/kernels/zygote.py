@@ -71,6 +71,7 @@ _PATIENCE = 60  # seconds that a kernel may take until it listens
 _READY = b"ready"
 _MOST_THREADS = 8
 _PAUSE = 0.05  # seconds between two looks at the memory that a notebook uses
+_LONGEST_PAUSE = 0.5
 _SHARE = 0.1  # of the time, at most, goes into these looks
 
 # How a kernel ended, as its supervisor says it: of itself, if with nothing of these.
@@ -264,15 +265,16 @@ def _supervise(request: dict[str, Any], leash: socket.socket, zygote: socket.soc
     for descriptor in (heard, leash.fileno(), ended):
         watched.register(descriptor, select.POLLIN)
     hungry = False
+    memory = jail.Memory()
     pause = _PAUSE
     while True:
         happened = {descriptor for descriptor, _ in watched.poll(1000 * pause)}
         if not happened:
-            start = time.monotonic()
-            if ready == _READY and not hungry and jail.used_more_than(request["memory"]):
+            start = time.process_time()
+            if ready == _READY and not hungry and memory.is_more_than(request["memory"]):
                 hungry = True
                 os.kill(guard, signal.SIGKILL)
-            pause = max(_PAUSE, (time.monotonic() - start) / _SHARE)
+            pause = min(max(_PAUSE, (time.process_time() - start) / _SHARE), _LONGEST_PAUSE)
         elif heard in happened:
             words = os.read(heard, _MOST)
             ready += words
