@@ -392,6 +392,22 @@ def test_memory_that_is_hard_to_count_is_counted(jailed, code):
     assert finish(whole()) == "Its processes used more than 2 GB of memory together."
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="jails are made of what only Linux has")
+def test_who_begins_to_share_while_memory_is_counted_is_counted(monkeypatch):
+    there = ["1", "2"]
+
+    def proportional(number):
+        there[2:] = ["3", "4"]  # two more share the 120 before the first is looked at
+        return 120 // len(there)
+
+    monkeypatch.setattr(jail, "_processes", lambda: [*there])
+    monkeypatch.setattr(jail, "_in_sockets", lambda _: 0)
+    monkeypatch.setattr(jail, "_resident", lambda _: 120)
+    monkeypatch.setattr(jail, "_proportional", proportional)
+    memory = jail.Memory()
+    assert [memory.is_more_than(100) for _ in range(2)] == [False, True]
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["take", "give", "fork", "end", "look"]), st.integers(0, 5), st.integers(1, 8)),
     max_size=60,
@@ -410,7 +426,7 @@ def test_memory_that_is_shared_is_counted_once(steps, limit):
         return sum(size_of_page // others[page] for page in held[number])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jail.os, "listdir", lambda _: [*held, "self"])
+        patch.setattr(jail, "_processes", lambda: [*held])
         patch.setattr(jail, "_in_sockets", lambda _: 0)
         patch.setattr(jail, "_locks_are_too_many", lambda: False)
         patch.setattr(jail, "_resident", lambda number: len(held[number]) * size_of_page)

@@ -259,7 +259,7 @@ class Memory:
 
     def is_more_than(self, limit: int) -> bool:
         """Whether it is more than so many bytes, or they hold as much in another way."""
-        numbers = [name for name in os.listdir("/proc") if name.isdigit()]
+        numbers = _processes()
         limit -= _in_sockets(numbers)
         resident = {number: _resident(number) for number in numbers}
         if sum(resident.values()) <= limit:
@@ -270,8 +270,10 @@ class Memory:
             self._own = {number: _proportional(number) for number in numbers}
             self._least = self._most = sum(self._own.values())
             before, self._resident = resident, {number: _resident(number) for number in numbers}
-            # Of what was taken meanwhile some is counted.
+            # Of what was taken meanwhile some is counted, and of what others then shared nothing.
             self._most += sum(max(0, size - before[number]) for number, size in self._resident.items())
+            if _processes() != numbers:
+                self._most = sys.maxsize
         return self._least > limit
 
     def _follow(self, resident: dict[str, int]) -> None:
@@ -285,6 +287,10 @@ class Memory:
         for number in self._own.keys() - resident.keys():
             self._least -= self._own.pop(number)
         self._resident = resident
+
+
+def _processes() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _locks_are_too_many() -> bool:
