@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 MOST_NAMED = 20  # in a remark
-# nbgrader's own; whoever collects writes them anew.
+# nbgrader's own. One that holds anything but a date does not come here.
 EXPECTED = {"timestamp.txt"}
 
 

@@ -506,8 +506,7 @@ def _texts(node: ast.AST) -> list[str]:
     """What stands in a node as a text, and may be the name by which something is asked for."""
     if isinstance(node, ast.MatchClass):
         return node.kwd_attrs
-    value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
-    return [value] if isinstance(value, str) else []
+    return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
 
 
 def _given_by_text(statement: ast.stmt) -> set[str]:

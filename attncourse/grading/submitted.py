@@ -14,7 +14,8 @@ from typing import NoReturn
 
 from attncourse.grading.job import MOST_FILES, Files, NotGraded
 
-# What begins a tag or ends a text in HTML and JavaScript. O'Brien keeps the apostrophe, which pages escape.
+# What begins a tag, ends a text in HTML and JavaScript, or stands for another sign in an address. O'Brien
+# keeps the apostrophe, which pages escape.
 OF_PAGES = '<>"&\\%'
 LONGEST_NAME = 255  # bytes, on most disks
 DEEPEST = 30  # folders in folders

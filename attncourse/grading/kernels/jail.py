@@ -259,12 +259,14 @@ class Memory:
 
     def is_more_than(self, limit: int) -> bool:
         """Whether it is more than so many bytes, or they hold as much in another way."""
+        if _locks_are_too_many():
+            return True
         numbers = _processes()
         limit -= _in_sockets(numbers)
         resident = {number: _resident(number) for number in numbers}
         if sum(resident.values()) <= limit:
             self._begin()
-            return _locks_are_too_many()
+            return False
         self._follow(resident)
         if self._least <= limit < self._most:
             self._own = {number: _proportional(number) for number in numbers}
