@@ -529,6 +529,16 @@ def test_an_errors_long_name_is_not_told(last, words):
     assert log.cause == words
 
 
+def test_grading_knows_what_the_exercise_brings(monkeypatch):
+    known = []
+    monkeypatch.setattr(autograding, "run", lambda converter, log: known.append(converter.config.Execute))
+    content = nbformat.writes(nbformat.v4.new_notebook()).encode()
+    sources = {"unit.ipynb": content, "data/given.csv": b"1"}
+    unit = jobs.Unit("unit", sources, b"", Config(), jobs.course_version())
+    autograding.outcome(unit, jobs.Job("ada", {"unit.ipynb": content, "own.csv": b"2"}, ""))
+    assert [one.released for one in known] == [["data/given.csv", "unit.ipynb"]]
+
+
 def test_what_was_not_handed_in_is_not_read(tmp_path):
     folder = tmp_path / "unit"
     (folder / "data").mkdir(parents=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jupyter_client.kernelspec import NoSuchKernel
 from nbgrader.preprocessors import Execute
@@ -399,6 +399,28 @@ def test_who_begins_to_share_while_memory_is_counted_is_counted(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="jails are made of what only Linux has")
+def test_who_gives_back_what_others_share_hides_no_hunger(monkeypatch):
+    """Else everything would be counted anew by shares, which can be made to take long."""
+    resident, looks = {"1": 100, "2": 100, "3": 100}, []
+
+    def proportional(number):
+        looks.append(number)
+        return 33
+
+    monkeypatch.setattr(jail, "_processes", lambda: [*resident])
+    monkeypatch.setattr(jail, "_in_sockets", lambda _: 0)
+    monkeypatch.setattr(jail, "_resident", resident.get)
+    monkeypatch.setattr(jail, "_proportional", proportional)
+    memory = jail.Memory()
+    assert not memory.is_more_than(150)
+    resident["2"] = 0
+    assert not memory.is_more_than(150)
+    resident["1"] += 90
+    assert memory.is_more_than(150)
+    assert len(looks) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="jails are made of what only Linux has")
 def test_locks_count_however_much_is_shared(monkeypatch):
     monkeypatch.setattr(jail, "_processes", lambda: ["1", "2"])
     monkeypatch.setattr(jail, "_in_sockets", lambda _: 0)
@@ -418,6 +440,13 @@ STEPS = st.lists(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="jails are made of what only Linux has")
 @given(steps=STEPS, limit=st.integers(1, 40))
+@example(
+    steps=[
+        *(("take", 0, 8), ("fork", 0, 1), ("fork", 0, 1), ("look", 0, 1), ("take", 1, 2), ("look", 0, 1)),
+        *(("end", 1, 1), ("take", 0, 2), ("look", 0, 1)),
+    ],
+    limit=10,
+)
 def test_memory_that_is_shared_is_counted_once(steps, limit):
     """Processes that take pages, give them back, share them with children and end."""
     held, memory, new = {"1": frozenset()}, jail.Memory(), itertools.count(2)

@@ -85,7 +85,6 @@ class _Watch(TorchDispatchMode):
         super().__init__()
         self.num_keys = key.shape[-2]
         self.chunk_size = chunk_size
-        self.sequences = math.prod(key.shape[:-2])
         # Of these sizes are what is made of keys and values alone, beside each other, and with a sum.
         features = key.shape[-1], value.shape[-1], key.shape[-1] + value.shape[-1]
         self.features = {*features, *(size + 1 for size in features)}
@@ -132,13 +131,14 @@ class _Watch(TorchDispatchMode):
     def _has_too_many_keys(self, left: Tensor, right: Tensor) -> bool:
         """Whether a product brings more keys than a chunk has together with queries."""
         sizes = math.prod(left.shape[-2:-1]), math.prod(right.shape[1:][-1:])
-        for part, size, other in zip((left, right), sizes, (right, left), strict=True):
-            if self._origin(part) == {"key"} and "query" in self._origin(other):
-                # In two dimensions there may be the keys of all sequences. Of features scores are no more.
-                most = self.chunk_size * (self.sequences if part.dim() == 2 else 1)
-                if size > most and size not in self.features:
-                    return True
-        return False
+        # As many as there are features can be features: as where derivatives are computed.
+        return any(
+            self._origin(part) == {"key"}
+            and "query" in self._origin(other)
+            and self.chunk_size < size
+            and size not in self.features
+            for part, size, other in zip((left, right), sizes, (right, left), strict=True)
+        )
 
     def _has_a_number_for_each_key(self, made: Tensor) -> bool:
         sizes = {*made.shape}
