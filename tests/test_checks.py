@@ -331,10 +331,7 @@ def test_a_row_of_scores_is_over_the_budget_whichever_way_it_stands(scores):
     assert "a number for each of all" in " ".join(found.message.split())
 
 
-@pytest.mark.parametrize("parts", ["[1, key.shape[-2] - 1]", "-(-key.shape[-2] // 2)", "chunk_size + 1"])
-@pytest.mark.parametrize("scores", ["k @ query[..., n, :, None]", "(query[..., n, None, :] @ k.mT).mT"])
-def test_more_keys_at_a_time_than_a_chunk_has_are_over_the_budget(parts, scores):
-    source = f"""def chunked_attention(query, key, value, chunk_size):
+ROW_BY_ROW = """def chunked_attention(query, key, value, chunk_size):
     output = torch.zeros(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
     for n in range(query.shape[-2]):
         total, highest = 0, torch.full(query.shape[:-2], -torch.inf, dtype=query.dtype)[..., None, None]
@@ -347,12 +344,23 @@ def test_more_keys_at_a_time_than_a_chunk_has_are_over_the_budget(parts, scores)
         output[..., n, :] /= total[..., 0]
     return output
 """
+SCORES_OF_ONE_QUERY = ("k @ query[..., n, :, None]", "(query[..., n, None, :] @ k.mT).mT")
+
+
+@pytest.mark.parametrize("parts", ["[1, key.shape[-2] - 1]", "-(-key.shape[-2] // 2)", "chunk_size + 1"])
+@pytest.mark.parametrize("scores", SCORES_OF_ONE_QUERY)
+def test_more_keys_at_a_time_than_a_chunk_has_are_over_the_budget(parts, scores):
+    source = ROW_BY_ROW.format(parts=parts, scores=scores)
     found = verdict(TASKS["chunked_attention"], compiled(source, "chunked_attention"))
     words = " ".join(found.message.split())
     assert not found.passed
     assert "more keys than a chunk has" in words or "a number for each of all" in words, words
-    honest = source.replace(parts, "chunk_size")
-    found = verdict(TASKS["chunked_attention"], compiled(honest, "chunked_attention"), (0, 1, 2))
+
+
+@pytest.mark.parametrize("scores", SCORES_OF_ONE_QUERY)
+def test_one_query_after_the_other_is_within_the_budget(scores):
+    source = ROW_BY_ROW.format(parts="chunk_size", scores=scores)
+    found = verdict(TASKS["chunked_attention"], compiled(source, "chunked_attention"), (0, 1, 2))
     assert found.passed, found.message
 
 
