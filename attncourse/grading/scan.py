@@ -17,6 +17,7 @@ from typing import NamedTuple
 from IPython.core.inputtransformer2 import TransformerManager
 
 from attncourse.checks import Task
+from attncourse.grading import ordinary
 from attncourse.grading.scopes import Cell, Scope, imports
 from attncourse.probe.refusing import FUSED
 
@@ -39,15 +40,16 @@ SUSPICIOUS = {
 # In such names, too, stand the modes that refuse, and what PyTorch calls in their stead.
 MODES = ("function_mode", "dispatch_mode", "__torch_function__", "__torch_dispatch__")
 # By these something is asked for by a text that is its name.
-ASKING = {"getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "getattr_static"}
+ASKING = {
+    *("getattr", "setattr", "delattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars"),
+    "getattr_static",
+}
 # By these arguments, with these values, a file can bring code.
 LOADING = {"allow_pickle": True, "weights_only": False}
 # These parts of PyTorch call what is refused unseen, or by another name.
 HIDING = {"jit", "ops"}
 HIDING_SOFTMAX = {"distributions"}
-# What is called in a thread is not refused.
-THREADS = {"thread", "threading", "threadpoolexecutor"}
-# And so is what these call.
+# What these call is not refused.
 CALLING = {"apply_", "map_", "map2_", "custom_op", "triton_op", "library"}
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__", "__builtins__"}
 # Where a task forbids to look into something, what Python itself gives for that.
@@ -105,7 +107,7 @@ def scan(
     ready = refused | {_plain(name) for name in LAYERS if name not in task.allows}
     of_torch = {name.replace("_", "") for name in ready}
     hiding = HIDING | (HIDING_SOFTMAX if "softmax" in refused else set())
-    forbidden = ready | THREADS | {"get_ipython"} | set(map(_plain, task.calling.way.unseen))
+    forbidden = ready | set(map(_plain, task.calling.way.unseen))
     ends = itertools.accumulate(len(source) for _, source in cells)
     fitting = sum(end <= MOST_CHARACTERS_OF_ALL for end in ends)
     for place, _ in cells[fitting : fitting + 1]:
@@ -124,10 +126,19 @@ def scan(
     by_name = any(_asks_by_name(node) for _, _, node in notebook.reached(answer))
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
     seen = itertools.chain(
-        ((place, cell, node, SUSPICIOUS) for place, cell in own for node in cell.nodes),
+        ((place, cell, node, SUSPICIOUS) for place, cell in (*own, *inside) for node in cell.nodes),
         ((*reached, forbidden) for reached in notebook.reached(answer)),
     )
     lines: dict[tuple[str, str], set[int]] = defaultdict(set)
+    unusual: dict[str, tuple[set[str], set[int]]] = defaultdict(lambda: (set(), set()))
+    for place, cell in (*own, *inside):
+        for node, name in ordinary.unusual(cell):
+            if name.partition(".")[0] not in beside:  # of which a remark of its own tells
+                unusual[place][0].add(name)
+                unusual[place][1].add(getattr(node, "lineno", 1))
+    for place, (names, numbers) in unusual.items():
+        words = f"the code uses {_some(sorted(names))} ({_lines(numbers)} of its cell), which no answer needs"
+        found.remarks.append(Remark(place, words, "unusual"))
     for place, cell, node, unwanted in seen:
         if unwanted is forbidden and notebook.puts_a_name_together(cell, node):
             lines[place, "getattr of PyTorch with a name that is put together"].add(
@@ -135,7 +146,7 @@ def scan(
             )
         for text in _texts(node) if unwanted is forbidden else ():
             # A word is often no more than that, where nothing is asked for by its name.
-            if _plain(text.rpartition(".")[2]) in ready and (by_name or "." in text):
+            if _plain(text.rpartition(".")[2]) in forbidden and (by_name or "." in text):
                 lines[place, text].add(getattr(node, "lineno", 1))
         for name in notebook.names(cell, node):
             last = name.rpartition(".")[2]
@@ -153,6 +164,8 @@ def scan(
             # Probes of their own many notebooks have.
             own_probe = last == "probe" and "." in name and not name.startswith("attncourse.")
             hidden |= unwanted is forbidden and last in CALLING
+            hidden |= name.startswith("builtins.") and bool(ordinary.KEPT.fullmatch(last))
+            hidden |= unwanted is SUSPICIOUS and last.startswith("register_module_")
             if hidden or fused or (_plain(last) in unwanted and not own_probe):
                 lines[place, last].add(getattr(node, "lineno", 1))
         if isinstance(node, ast.keyword) and _loads_code(node):
@@ -223,7 +236,7 @@ class _Notebook:
             origins, bound = self.meanings(cell, node.id, cell.scopes[node])
             yield from origins
             if not origins and not bound:
-                if node.id in BUILTINS | LOOKS:
+                if node.id in BUILTINS | LOOKS or ordinary.KEPT.fullmatch(node.id):
                     yield f"builtins.{node.id}"
                 elif self.starred:
                     yield node.id
@@ -260,13 +273,21 @@ class _Notebook:
 
     @functools.cached_property
     def defined(self) -> Mapping[str, Sequence[tuple[str, Cell, ast.AST]]]:
-        """By the names that are the whole notebook's, what gives them code, each with its cell."""
+        """By the names that are the whole notebook's, what gives them code, each with its cell.
+
+        By a dot and a name also what gives something an attribute of that name, whatever it is.
+        """
         defined: dict[str, list[tuple[str, Cell, ast.AST]]] = defaultdict(list)
         for place, cell in (*self.own, *self.inside):
             for node in cell.nodes:
                 for name in _given_by(node):
-                    if cell.scopes[node].owner(name) is cell.top:
+                    owner = cell.scopes[node].owner(name)
+                    if owner is cell.top and (self.bound[name] or name not in self.imports):
                         defined[name].append((place, cell, node))
+                    if owner.kind is ast.ClassDef:
+                        defined[f".{name}"].append((place, cell, node))
+                for name in _attributes_given_by(node):
+                    defined[f".{name}"].append((place, cell, node))
             for statement in cell.tree.body:
                 for name in _given_by_text(statement):
                     defined[name].append((place, cell, statement))
@@ -285,11 +306,13 @@ class _Notebook:
                     seen.add(id(node))
                     left += ast.iter_child_nodes(node)
                     yield place, cell, node
-                    if not isinstance(node, ast.Name) or node.id in known:
-                        continue
-                    if cell.scopes[node].owner(node.id) is cell.top:
-                        known.add(node.id)
-                        names.append(node.id)
+                    more = [f".{text}" for text in _texts(node)]
+                    if isinstance(node, ast.Attribute):
+                        more.append(f".{node.attr}")
+                    if isinstance(node, ast.Name) and cell.scopes[node].owner(node.id) is cell.top:
+                        more.append(node.id)
+                    names += [name for name in more if name not in known]
+                    known.update(more)
 
     def certain_call(self, answer: str, refused: Collection[str]) -> str:
         """The refused function that the answer certainly calls, and where; or empty."""
@@ -316,9 +339,13 @@ class _Notebook:
 
 def _lines(numbers: Collection[int]) -> str:
     """Line numbers in words."""
-    shown = ", ".join(map(str, sorted(numbers)[:MOST_LINES]))
-    more = f" and {len(numbers) - MOST_LINES} more" if len(numbers) > MOST_LINES else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"line{'s' if len(numbers) > 1 else ''} {_some(sorted(numbers))}"
+
+
+def _some(things: Sequence[object]) -> str:
+    """The first of many, and how many more there are."""
+    shown = ", ".join(map(str, things[:MOST_NAMED]))
+    return f"{shown} and {len(things) - MOST_NAMED} more" if len(things) > MOST_NAMED else shown
 
 
 def _plain(name: str) -> str:
@@ -328,10 +355,9 @@ def _plain(name: str) -> str:
 SETTING = {"setattr", "setitem", "__setitem__", "push", "update"}
 # Beside these a text may be the name of something that is set.
 BY_NAME = SETTING | {"vars", "globals", "locals", "user_ns"}
-# These put something into what stands beside it.
-PUTTING = SETTING | {"append", "extend", "insert", "setdefault"}
-# Something that gives a name a meaning, at a glance.
-_MEANING = re.compile(r"=|\b(def|class|import|for|with)\b")
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Something that gives a name a meaning, or calls something, at a glance.
+_MEANING = re.compile(r"[=(]|\b(def|class|import|for|with)\b")
 # Statements that do nothing at once, and expressions that need not do what stands in them.
 PASSED = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)
 MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -343,7 +369,7 @@ MOST_MAGICS_TIMES_CHARACTERS = 250_000
 MOST_CHARACTERS = 100_000
 # Of all own cells: what Python makes of a character while it reads takes hundreds of bytes.
 MOST_CHARACTERS_OF_ALL = 300_000
-MOST_LINES = 10  # that a remark names
+MOST_NAMED = 10  # lines, or what else a remark names
 # As IPython writes `%run`. A cell of one line may leave the sign out.
 _RUN = re.compile(r"magic\(['\"]%?(run|alias_magic)\b")
 _EXTENSIONS = ("load_ext", "reload_ext", "aimport")
@@ -402,9 +428,12 @@ def _inside(cell: Cell) -> list[Cell]:
     """What stands in a cell's texts as code that gives names a meaning: something else may run it."""
     found = []
     for node in cell.nodes:
+        text = ordinary.timed(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _MEANING.search(node.value):
+            text = node.value
+        if text and isinstance(node, ast.expr):
             try:
-                tree = ast.parse(node.value)
+                tree = ast.parse(text)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
             found.append(Cell(ast.increment_lineno(tree, node.lineno - 1)))
@@ -418,7 +447,13 @@ def _parse(source: str) -> Cell | str | None:
     if is_too_much(source):
         return "is too long, or has too many commands of IPython's: it was not read"
     try:
-        return Cell(ast.parse(plain_python(source)))
+        try:
+            return Cell(ast.parse(plain_python(source)))
+        except SyntaxError:
+            if len(source.splitlines()) > 1 or not ordinary.is_command(source):
+                raise
+            # A line by itself IPython takes for a command, even without its sign.
+            return Cell(ast.parse(plain_python(f"%{source}")))
     except (RecursionError, MemoryError):  # this process has less left of Python's stack than a kernel
         return "is nested too deeply: it was not read"
     except Exception:  # a SyntaxError, and whatever IPython's own reading stumbles over
@@ -432,6 +467,7 @@ def _walk(tree: ast.AST) -> list[ast.AST]:
 
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
+    ordinary.forget()
     for kept in (is_too_much, plain_python, _runs_a_file, _parse, _inside, _walk):
         kept.cache_clear()
 
@@ -476,26 +512,41 @@ def _made(node: ast.AST | None) -> Iterator[ast.Call]:
 
 def _given_by(node: ast.AST) -> list[str]:
     """The names to which a node gives code: by a definition, or as anything whatever."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return [node.name]
-    targets: list[ast.AST] = []
-    if isinstance(node, ast.Assign):
-        targets = [*node.targets]
-    elif isinstance(node, ast.AnnAssign | ast.NamedExpr | ast.AugAssign | ast.For | ast.AsyncFor):
-        targets = [node.target]
-    elif isinstance(node, ast.With | ast.AsyncWith):
-        targets = [item.optional_vars for item in node.items if item.optional_vars is not None]
+    targets = _targets(node)
+    names = [node.name] if isinstance(node, DEFINITIONS) else []
+    if isinstance(node, DEFINITIONS):
+        targets += node.decorator_list  # which may keep it
     elif isinstance(node, ast.Match):
         patterns = (part for case in node.cases for part in ast.walk(case.pattern))
-        return [part.name for part in patterns if isinstance(part, ast.MatchAs | ast.MatchStar) and part.name]
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        called, inputs = node.value.func, node.value.args
-        name = getattr(called, "attr", getattr(called, "id", ""))
-        if name in PUTTING and isinstance(called, ast.Attribute):
-            targets = [called.value]
-        if name in SETTING:
-            targets += inputs[:1]
-    return [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+        names += [
+            part.name for part in patterns if isinstance(part, ast.MatchAs | ast.MatchStar) and part.name
+        ]
+    elif isinstance(node, ast.Call):
+        # What is called may keep what it is given.
+        if isinstance(node.func, ast.Attribute):
+            targets += [node.func.value]
+        if getattr(node.func, "attr", getattr(node.func, "id", "")) in SETTING:
+            targets += node.args[:1]
+    return names + [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+
+
+def _attributes_given_by(node: ast.AST) -> list[str]:
+    """The names of the attributes that a node gives something."""
+    parts = (part for target in _targets(node) for part in ast.walk(target))
+    names = [part.attr for part in parts if isinstance(part, ast.Attribute)]
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in SETTING:
+        names += [text for part in node.args[1:2] for text in _texts(part)]
+    return names
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return [*node.targets]
+    if isinstance(node, ast.AnnAssign | ast.NamedExpr | ast.AugAssign | ast.For | ast.AsyncFor):
+        return [node.target]
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return [item.optional_vars for item in node.items if item.optional_vars is not None]
+    return []
 
 
 def _asks_by_name(node: ast.AST) -> bool:

@@ -33,22 +33,6 @@ class WithinBudget(Way):
     answer: a grader sees what the answer returns, and has to believe that it was watched.
     """
 
-    unseen = (
-        "threading",
-        "multiprocessing",
-        "concurrent",
-        "Thread",
-        "ThreadPoolExecutor",
-        "ProcessPoolExecutor",
-        "asyncio",
-        "run_in_executor",
-        "to_thread",
-        "schedule",
-        "fork",
-        "get_objects",
-        "get_referrers",
-    )
-
     def use(self, answer: Callable, inputs: dict[str, Plain]) -> Any:
         query, key, *_, chunk_size = inputs.values()
         tensors = [x for x in inputs.values() if isinstance(x, Tensor)]
