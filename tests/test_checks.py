@@ -1054,6 +1054,22 @@ def test_the_notebooks_own_function_is_back_after_the_check():
 # Answers that are to be found ---------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("left_on", [torch.no_grad, torch.inference_mode, torch.autograd.detect_anomaly])
+def test_what_a_notebook_has_left_on_changes_no_verdict(left_on):
+    def settings():
+        return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()
+
+    answer = right_answers(TASKS["masked_attention"])[0]
+    with left_on():
+        before = settings()
+        result = verdict(
+            TASKS["masked_attention"], compiled(source_of(answer, "masked_attention"), "masked_attention")
+        )
+        assert settings() == before
+    assert result.passed, result.message
+
+
 def test_a_default_dtype_of_the_notebooks_changes_no_verdict():
     """In grading the cases are made elsewhere, where nothing is known of it."""
     torch.set_default_dtype(torch.float64)

@@ -20,24 +20,15 @@ from IPython.core import magics
 
 from attncourse.grading.scopes import Cell
 
-# All are loaded before a notebook runs, so that no file of the same name comes in their place.
+# Nearly all are loaded before a notebook runs, so that no file of the same name comes in their place.
 MODULES = {
     *("__future__", "abc", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses"),
     *("datetime", "decimal", "enum", "fractions", "functools", "gc", "heapq", "itertools", "math", "numbers"),
     *("operator", "pprint", "random", "re", "statistics", "textwrap", "time", "timeit", "typing"),
-    *("typing_extensions", "warnings"),
-    *(
-        "torch",
-        "torch.autograd",
-        "torch.fft",
-        "torch.func",
-        "torch.linalg",
-        "torch.nn",
-        "torch.nn.functional",
-    ),
-    *("torch.nn.init", "torch.nn.modules", "torch.optim", "torch.random", "torch.special", "torch.testing"),
-    *("torch.types", "torch.version", "torch.nn.parameter"),
-    *("numpy", "numpy.linalg", "numpy.random", "numpy.testing", "numpy.typing", "numpy.fft"),
+    *("typing_extensions", "warnings", "torch", "torch.autograd", "torch.fft", "torch.func", "torch.linalg"),
+    *("torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.modules", "torch.nn.parameter"),
+    *("torch.optim", "torch.random", "torch.special", "torch.testing", "torch.types", "torch.version"),
+    *("numpy", "numpy.fft", "numpy.linalg", "numpy.random", "numpy.testing", "numpy.typing"),
     *("IPython", "IPython.display", "ipywidgets"),
     # Of these nothing else.
     *("inspect.signature", "torch.nn.utils.clip_grad_norm_"),
@@ -47,27 +38,10 @@ WHOLE = ("attncourse", "matplotlib", "mpl_toolkits")
 OTHER_PROGRAMS = {"backends", "testing", "texmanager", "sphinxext"}
 # What stands between two underlines and belongs to numbers, texts and lists, or says what something is.
 TOLD = {"__name__", "__qualname__", "__doc__", "__module__", "__version__", "__file__"}
-METHODS = {*dir(float), *dir(list), *dir(dict), *dir(torch.nn.Module.__call__), *TOLD} - {
-    *("__getattribute__", "__reduce__", "__reduce_ex__", "__getstate__", "__subclasshook__", "__dir__"),
-    *(
-        "__init_subclass__",
-        "__class_getitem__",
-        "__globals__",
-        "__code__",
-        "__closure__",
-        "__func__",
-        "__dict__",
-    ),
-    *(
-        "__self__",
-        "__builtins__",
-        "__get__",
-        "__defaults__",
-        "__kwdefaults__",
-        "__getformat__",
-        "__getnewargs__",
-    ),
-} | {"__post_init__", "__enter__", "__exit__", "__next__", "__matmul__", "__annotations__"}
+METHODS = {*dir(float), *dir(list), *dir(dict), *TOLD, "__call__", "__post_init__", "__annotations__"}
+METHODS |= {"__enter__", "__exit__", "__next__", "__matmul__"}
+METHODS -= {"__getattribute__", "__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__getnewargs__"}
+METHODS -= {"__subclasshook__", "__init_subclass__", "__class_getitem__", "__getformat__"}
 # The ways from a call that runs to what stands around it.
 FRAMES = {"f_globals", "f_builtins", "f_locals", "f_back", "tb_frame", "gi_frame", "cr_frame", "ag_frame"}
 # IPython keeps the results and the texts of earlier cells under these names.
@@ -75,42 +49,17 @@ KEPT = re.compile(r"_+|_i+|_\d+|_i\d+|_[oid]h|Out|In")
 # Of these what follows is Python, which is read as such.
 TIMING = {"time", "timeit", "prun"}
 LINE_MAGICS = {
-    *("matplotlib", "config", "precision", "xmode", "pinfo", "pinfo2", "psource", "pdoc", "who", "who_ls"),
-    *(
-        "whos",
-        "ls",
-        "pwd",
-        "pip",
-        "conda",
-        "lsmagic",
-        "magic",
-        "quickref",
-        "autosave",
-        "autoreload",
-        "pdb",
-        "reset",
-    ),
-    *(*TIMING, "run"),  # a remark of its own is about that
+    *("autoreload", "autosave", "conda", "config", "ls", "lsmagic", "magic", "matplotlib", "pdb", "pdoc"),
+    *("pinfo", "pinfo2", "pip", "precision", "psource", "pwd", "quickref", "reset", "who", "who_ls", "whos"),
+    *("xmode", *TIMING, "run"),  # a remark of its own is about the last
 }
 EXTENSIONS = {"autoreload", "tensorboard"}
 CELL_MAGICS = {"markdown", "html", "HTML", "latex", "svg", "SVG", "javascript", "js", *TIMING, "capture"}
 SHELL = re.compile(r"\s*(ls|pwd|echo|date|pip3? \w+|nvidia-smi|whoami|uname|df|free)\b[^;&|`$<>\n]*")
 # Under which modules are parts of modules, too.
 OTHER_NAMES = {
-    *(
-        "parallel",
-        "ops",
-        "wire",
-        "refusing",
-        "calling",
-        "_internal",
-        "bltns",
-        "mp",
-        "dist",
-        "tunable",
-        "classes",
-    ),
-    *("_functions", "_private", "quantized", "qat", "intrinsic", "docutils", "trait_types"),
+    *("bltns", "calling", "classes", "dist", "docutils", "intrinsic", "mp", "ops", "parallel", "qat"),
+    *("quantized", "refusing", "trait_types", "tunable", "wire", "_functions", "_internal", "_private"),
 }
 # What runs code in ordinary modules.
 RUNNING = {

@@ -105,16 +105,21 @@ class Calling:
 def usual_settings() -> Iterator[None]:
     """Have tensors made as usual meanwhile, whatever a notebook has set: elsewhere that is not known.
 
-    They are of float32, and have derivatives.
+    They are of float32, and have derivatives, in which NaN is no error.
     """
-    before = torch.get_default_dtype()
+    dtype, derivatives = torch.get_default_dtype(), torch.is_grad_enabled()
+    anomalies, checks_nan = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.set_anomaly_enabled(False)
     inference = torch.is_inference_mode_enabled()
     try:
         with torch.inference_mode(False) if inference else contextlib.nullcontext():
             yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(derivatives)
+        torch.set_anomaly_enabled(anomalies, checks_nan)
 
 
 @usual_settings()
