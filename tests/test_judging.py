@@ -574,7 +574,7 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path):
     )
     assert [mark(nb, name) for name in ("good", "deaf", "later")] == [2, 0, 0]
     assert "did not let itself be interrupted" in text_of(nb, "later")
-    (told,) = nb.metadata.attncourse["flags"]
+    told, *_ = nb.metadata.attncourse["flags"]
     assert told["words"].startswith("not run to its end: Your function did not come to an end")
 
 
@@ -2036,9 +2036,9 @@ def test_files_beside_the_notebook_that_can_be_imported_are_told_of(source, name
         (tmp_path / file).write_text("def attention(q, k, v):\n    return v\n")
     cells = [new_code_cell(f"import math\nfrom attncourse import checks\n{source}")]
     nb = executed([*cells, check_cell("attention", "checks.attention(attention)")], tmp_path)
-    files, module = nb.metadata.attncourse["flags"]
-    assert files["words"].endswith("that nobody has read (3): data/deep.py, mine.py, yours.so")
-    assert f"imports {name}, which was handed in beside it" in module["words"]
+    files, *others = (flag["words"] for flag in nb.metadata.attncourse["flags"])
+    assert files.endswith("that nobody has read (3): data/deep.py, mine.py, yours.so")
+    assert any(f"imports {name}, which was handed in beside it" in words for words in others)
 
 
 def test_every_file_beside_a_notebook_is_told_of(tmp_path):
