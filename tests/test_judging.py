@@ -574,7 +574,7 @@ def test_what_cannot_be_interrupted_is_stopped(tmp_path):
     )
     assert [mark(nb, name) for name in ("good", "deaf", "later")] == [2, 0, 0]
     assert "did not let itself be interrupted" in text_of(nb, "later")
-    told, *_ = nb.metadata.attncourse["flags"]
+    *_, told = nb.metadata.attncourse["flags"]
     assert told["words"].startswith("not run to its end: Your function did not come to an end")
 
 
