@@ -104,7 +104,9 @@ def unusual(cell: Cell) -> list[tuple[ast.AST, str]]:
     commands = [call for call in calls if _command(call)]
     found: list[tuple[ast.AST, str]] = [(call, words) for call in commands for words in _other_command(call)]
     shown = {part for call in commands for part in call.args}
-    found += [(node, "a file") for node in cell.nodes if node not in shown and _is_code_in_a_file(node)]
+    found += [
+        (node, "a file of code") for node in cell.nodes if node not in shown and _is_code_in_a_file(node)
+    ]
     return found + [(node, name) for node in cell.nodes for name in _unusual(node, called, shells)]
 
 
@@ -162,7 +164,7 @@ def _other_command(call: ast.Call) -> Iterator[str]:
     if not isinstance(first, str):
         yield "get_ipython"
     elif sign == "!" and not SHELL.fullmatch(first):
-        yield sign
+        yield "a command of the system"
     elif first == "load_ext" and getattr([*call.args, None][1], "value", None) in EXTENSIONS:
         pass
     elif sign != "!" and first not in (LINE_MAGICS if sign == "%" else CELL_MAGICS):
