@@ -2083,6 +2083,15 @@ UNUSUAL = {
     "bytes of code": "mine.__code__.replace(co_names=('softmax',))",
     "an operator of another's": "torch.Tensor.__floordiv__ = print",
     "text that is code": "code = 'import inspect'",
+    "what stands around, by its name": "getattr(getattr(e, '__traceback__'), 'tb_frame')",
+    "a module by its name": "getattr(torch, 'utils').data",
+    "a module by its hidden name": "g(random, '_os')",
+    "getattr by another name": "g = getattr",
+    "a module in a pattern": "match torch:\n    case object(utils=u):\n        pass",
+    "a program beside a list of files": "%ls; python mine",
+    "a value in a command": "!echo {helper()}",
+    "a value in a command of IPython's": "%matplotlib {helper()}",
+    "a program that is timed": "%time !python mine",
     "a file that is imported": "np.savetxt('ipywidgets.py', [['x = 1']])",
     "a file that is written": "with open(name, 'w') as f:\n    f.write(text)",
     "the module itself": "import __main__ as m",
@@ -2114,7 +2123,9 @@ class Mine(torch.nn.Module):
     def forward(self, x):
         return x.trace() + x.select(0, 1) + float.__add__(1, 2) + self.attention
     def __repr__(self):
-        return type(self).__name__
+        return getattr(self, "name", type(self).__name__)
+if __name__ == "__main__":
+    print("utils", "__main__", {"random": 1, "os": "time.sleep"})
 """
 
 

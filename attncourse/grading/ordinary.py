@@ -55,7 +55,10 @@ LINE_MAGICS = {
 }
 EXTENSIONS = {"autoreload", "tensorboard"}
 CELL_MAGICS = {"markdown", "html", "HTML", "latex", "svg", "SVG", "javascript", "js", *TIMING, "capture"}
-SHELL = re.compile(r"\s*(ls|pwd|echo|date|pip3? \w+|nvidia-smi|whoami|uname|df|free)\b[^;&|`$<>\n]*")
+# IPython puts values into a command for these.
+EXPANDED = set("{$")
+SHELL = re.compile(r"\s*(ls|pwd|echo|date|pip3?|conda|nvidia-smi|whoami|uname|df|free)\b[^;&|`${<>\n]*")
+SHELLS = {"ls", "pip", "conda"}
 # Under which modules are parts of modules, too.
 OTHER_NAMES = {
     *("bltns", "calling", "classes", "dist", "docutils", "intrinsic", "mp", "ops", "parallel", "qat"),
@@ -66,6 +69,10 @@ RUNNING = {
     *("InteractiveShell", "extract_module_locals", "embed", "start_ipython", "start_kernel", "embed_kernel"),
     *("run_threaded", "runstring", "rundocs", "measure", "extbuild", "memusage"),
 }
+# By these something is asked for by a text that is its name.
+ASKING = {"getattr", "setattr", "attrgetter", "methodcaller", "getattr_static"}
+MAIN = {"__main__"}  # as every program asks
+_DOTTED = re.compile(r"\w+(\.\w+)*")
 COMMANDS = {"run_line_magic": "%", "run_cell_magic": "%%", "system": "!", "getoutput": "!"}
 # Python itself gives every module these.
 HIDDEN = {"__builtins__", "__loader__", "__spec__"}
@@ -134,6 +141,23 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         node.id in HIDDEN or (node.id == "get_ipython" and node not in shells)
     ):
         yield node.id
+    elif isinstance(node, ast.MatchClass):
+        yield from (name for name in node.kwd_attrs if _is_way(name) or _is_module(name))
+    # What is asked for by its name; by another name of `getattr` it could be anything.
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
+        names = node.value.split(".")
+        yield from (one for one in names if one not in MAIN and (_is_way(one) or _is_module_by(one)))
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ASKING:
+        texts = (getattr(part, "value", None) for part in node.args)
+        yield from (text for text in texts if isinstance(text, str) and _is_module(text))
+    elif isinstance(node, ast.Name | ast.Attribute) and node not in called:
+        name = getattr(node, "attr", getattr(node, "id", ""))
+        if name in ASKING and isinstance(node.ctx, ast.Load):
+            yield name
+
+
+def _is_module_by(name: str) -> bool:
+    return name.startswith("_") and _is_module(name)
 
 
 def _is_way(name: str) -> bool:
@@ -160,15 +184,16 @@ def _command(call: ast.Call) -> ast.AST | None:
 
 def _other_command(call: ast.Call) -> Iterator[str]:
     sign = COMMANDS[call.func.attr]  # type: ignore[attr-defined]
-    first = getattr(call.args[0], "value", None) if call.args else None
-    if not isinstance(first, str):
-        yield "get_ipython"
-    elif sign == "!" and not SHELL.fullmatch(first):
+    first, rest, *_ = [*(str(getattr(part, "value", "{")) for part in call.args), "", ""]
+    command = first if sign == "!" else f"{first} {rest}" if first in SHELLS else "ls"
+    if not SHELL.fullmatch(command):
         yield "a command of the system"
-    elif first == "load_ext" and getattr([*call.args, None][1], "value", None) in EXTENSIONS:
+    elif first == "load_ext" and rest in EXTENSIONS:
         pass
     elif sign != "!" and first not in (LINE_MAGICS if sign == "%" else CELL_MAGICS):
         yield f"{sign}{first}"
+    elif first not in TIMING and not EXPANDED.isdisjoint(rest):
+        yield f"{sign}{first} with a value"
 
 
 def is_command(line: str) -> bool:

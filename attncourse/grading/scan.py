@@ -428,7 +428,7 @@ def _inside(cell: Cell) -> list[Cell]:
     """What stands in a cell's texts as code that gives names a meaning: something else may run it."""
     found = []
     for node in cell.nodes:
-        text = ordinary.timed(node)
+        text = plain_python(ordinary.timed(node))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _MEANING.search(node.value):
             text = node.value
         if text and isinstance(node, ast.expr):
