@@ -331,6 +331,45 @@ def test_a_row_of_scores_is_over_the_budget_whichever_way_it_stands(scores):
     assert "a number for each of all" in " ".join(found.message.split())
 
 
+class Late(torch.Tensor):
+    """Computes what it is when it is looked at."""
+
+    @property
+    def layout(self):
+        return self.late() or torch.strided
+
+
+def test_what_a_result_computes_while_it_is_looked_at_is_watched():
+    def late(query, key, value, chunk_size):
+        def compute():
+            weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1)
+            torch.Tensor.copy_(output, weights @ value)
+
+        output = torch.empty(*query.shape[:-1], value.shape[-1], dtype=query.dtype).as_subclass(Late)
+        output.late = compute
+        return output
+
+    found = verdict(TASKS["chunked_attention"], late)
+    assert "the budget is" in " ".join(found.message.split()), found.message
+
+
+COMPLEX = """def chunked_attention(query, key, value, chunk_size):
+    output = torch.empty(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
+    for n in range(query.shape[-2]):
+        keys = key.to(torch.complex128)
+        scores = sum(query[..., n, None, f] * keys[..., f] for f in range(query.shape[-1]))
+        scores = scores / math.sqrt(query.shape[-1])
+        weights = (scores - scores.real.amax(-1, keepdim=True)).exp()[..., None]
+        output[..., n, :] = ((weights * value).sum(-2) / weights.sum(-2)).real
+    return output
+"""
+
+
+def test_complex_scores_are_scores():
+    found = verdict(TASKS["chunked_attention"], compiled(COMPLEX, "chunked_attention"))
+    assert "a number for each of all" in " ".join(found.message.split()), found.message
+
+
 ROW_BY_ROW = """def chunked_attention(query, key, value, chunk_size):
     output = torch.zeros(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
     for n in range(query.shape[-2]):

@@ -2064,6 +2064,36 @@ def test_what_an_exercise_brings_is_not_told_of(tmp_path):
     assert "(1): given.csv" in flag["words"]
 
 
+def test_what_an_argument_does_while_it_is_read_is_done_by_the_answer():
+    """And so it is refused, and watched, unlike what a served function does."""
+    seen = []
+
+    class Three(int):
+        def __int__(self):
+            seen.append(refusing.Refusal.in_given())
+            return 3
+
+    class Word(str):
+        def __str__(self):
+            seen.append(refusing.Refusal.in_given())
+            return "word"
+
+    class Shaped(torch.Tensor):
+        @property
+        def layout(self):
+            seen.append(refusing.Refusal.in_given())
+            return torch.strided
+
+    def ask(question):
+        seen.append(refusing.Refusal.in_given())
+        return wire.encode({"value": 3.0})
+
+    absent.serve(["course.merge"], ask)
+    assert absent.served("course.merge")(Three(3), [Three(3)], {Word("a"): Shaped(2)}) == 3.0
+    assert seen[-1] == 1
+    assert seen[:-1] == [0, 0, 0]
+
+
 UNUSUAL = {
     "frames": "import inspect\nfor one in inspect.stack():\n    one.frame.f_globals.get('Refusal')",
     "frames of what failed": "try:\n    1 / 0\nexcept Exception as e:\n    e.__traceback__.tb_frame",

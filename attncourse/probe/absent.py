@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn import Parameter
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attncourse.probe.answer import Plain, plain
@@ -146,7 +147,7 @@ _served: dict[str, Callable] = {}
 def serve(names: Collection[str], ask: Callable[[str], str]) -> None:
     """Have these functions computed by whoever `ask` reaches, and no others."""
     _served.clear()
-    _served.update({name: given(_elsewhere(name, ask)) for name in names})
+    _served.update({name: _elsewhere(name, ask) for name in names})
 
 
 def served(name: str) -> Callable:
@@ -154,13 +155,31 @@ def served(name: str) -> Callable:
 
 
 def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
-    def call(*inputs: Any, **named: Any) -> Any:
-        leaves, form = tree_flatten((inputs, named))
-        leaves = [leaf.hand_on() if isinstance(leaf, Program) else leaf for leaf in leaves]
+    @given
+    def put(leaves: Sequence[Any], form: TreeSpec) -> Any:
         question = _Question(name, ask, form)
         return tree_unflatten(_Elsewhere.apply(question, *leaves), question.found)
 
+    def call(*inputs: Any, **named: Any) -> Any:
+        # What objects of the answer's do while they are looked at, the answer does.
+        return put(*tree_flatten(_data((inputs, named))))
+
     return call
+
+
+def _data(value: Any) -> Any:
+    """The same without objects that have methods of their own; tensors keep how they were made."""
+    if isinstance(value, Program):
+        return value.hand_on()
+    if isinstance(value, Tensor):
+        return value if type(value) in (Tensor, Parameter) else value.as_subclass(Tensor)
+    if isinstance(value, tuple):
+        return tuple(map(_data, tuple.__iter__(value)))
+    if type(value) is list:
+        return [*map(_data, value)]
+    if type(value) is dict:
+        return {str.__str__(str(key)): _data(part) for key, part in value.items()}
+    return value if type(value) is Named else plain(value)
 
 
 # What a function of the grader raises is raised here again, so that it can be expected as at home.

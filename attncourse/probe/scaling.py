@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attncourse.probe.answer import Misfit, Plain
+from attncourse.probe.answer import Misfit, Plain, plain
 from attncourse.probe.calling import Way
 from attncourse.probe.refusing import Refusal, given
 
@@ -40,7 +40,8 @@ class WithinBudget(Way):
         scores = math.prod(query.shape[:-1]) * chunk_size
         budget = max(output_size, scores, *(x.numel() for x in tensors))
         with _Watch(query, key, inputs["value"], chunk_size) as watch:
-            output = answer(*inputs.values())
+            # What a result does while it is looked at, the answer does.
+            output = plain(answer(*inputs.values()))
         if watch.numel > budget:
             raise Misfit(
                 f"your function made a tensor of shape {watch.shape}, {watch.numel} numbers; "
@@ -129,7 +130,7 @@ class _Watch(TorchDispatchMode):
         return (
             not sizes.isdisjoint(self.whole)
             and sizes.isdisjoint(self.features)
-            and made.is_floating_point()
+            and (made.is_floating_point() or made.is_complex())
             and self._origin(made) >= _OF_ANY
         )
 
