@@ -442,12 +442,11 @@ def test_the_search_finds(way, html, served, browser):
 )
 def test_a_page_has_its_colours_without_the_scripts_of_the_theme(scheme, chosen, theme, html, browser):
     context = browser.new_context(color_scheme=scheme)
+    if chosen:  # on an earlier page
+        context.add_init_script(f"localStorage.mode = localStorage.theme = {chosen!r}")
     page = context.new_page()
     page.route("**/*.js*", lambda route: route.abort())
     page.goto(f"{html.as_uri()}/index.html")
-    if chosen:
-        page.evaluate("theme => { localStorage.mode = localStorage.theme = theme }", chosen)
-        page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     context.close()
 
