@@ -18,7 +18,7 @@ import numpy
 import torch
 from IPython.core import magics
 
-from attncourse.grading.scopes import Cell
+from attncourse.grading.scopes import Cell, last_name
 
 # Nearly all are loaded before a notebook runs, so that no file of the same name comes in their place.
 MODULES = {
@@ -53,7 +53,7 @@ LINE_MAGICS = {
     *("pinfo", "pinfo2", "pip", "precision", "psource", "pwd", "quickref", "reset", "who", "who_ls", "whos"),
     *("xmode", *TIMING, "run"),  # a remark of its own is about the last
 }
-EXTENSIONS = {"autoreload", "tensorboard"}
+KNOWN_EXTENSIONS = {"autoreload", "tensorboard"}
 CELL_MAGICS = {"markdown", "html", "HTML", "latex", "svg", "SVG", "javascript", "js", *TIMING, "capture"}
 # IPython puts values into a command for these.
 EXPANDED = set("{$")
@@ -71,7 +71,6 @@ RUNNING = {
 }
 # By these something is asked for by a text that is its name.
 ASKING = {"getattr", "setattr", "attrgetter", "methodcaller", "getattr_static"}
-MAIN = {"__main__"}  # as every program asks
 _DOTTED = re.compile(r"\w+(\.\w+)*")
 COMMANDS = {"run_line_magic": "%", "run_cell_magic": "%%", "system": "!", "getoutput": "!"}
 # Python itself gives every module these.
@@ -114,7 +113,9 @@ def unusual(cell: Cell) -> list[tuple[ast.AST, str]]:
     found += [
         (node, "a file of code") for node in cell.nodes if node not in shown and _is_code_in_a_file(node)
     ]
-    return found + [(node, name) for node in cell.nodes for name in _unusual(node, called, shells)]
+    for node in cell.nodes:
+        found += [(node, name) for name in (*_unusual(node, called, shells), *_asked_for(node, called))]
+    return found
 
 
 def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.AST | None]) -> Iterator[str]:
@@ -127,7 +128,7 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
             yield name or "."
         else:
             yield from (one for one in others if _is_module(one) or _is_way(one))
-    elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "open":
+    elif isinstance(node, ast.Call) and last_name(node.func) == "open":
         mode = [*node.args[1:2], *(one.value for one in node.keywords if one.arg == "mode")]
         if not {getattr(one, "value", None) for one in mode} <= {"r", "rt", "rb"}:
             yield "open"
@@ -141,23 +142,21 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         node.id in HIDDEN or (node.id == "get_ipython" and node not in shells)
     ):
         yield node.id
-    elif isinstance(node, ast.MatchClass):
-        yield from (name for name in node.kwd_attrs if _is_way(name) or _is_module(name))
-    # What is asked for by its name; by another name of `getattr` it could be anything.
+
+
+def _asked_for(node: ast.AST, called: Collection[ast.AST]) -> Iterator[str]:
+    """What is asked for by a text that is its name; by another name of `getattr` it could be anything."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
-        names = node.value.split(".")
-        yield from (one for one in names if one not in MAIN and (_is_way(one) or _is_module_by(one)))
-    elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ASKING:
+        names = (one for one in node.value.split(".") if one != "__main__")  # as every program asks
+        # Without an underline the name of a module is a word like others.
+        yield from (one for one in names if _is_way(one) or (one.startswith("_") and _is_module(one)))
+    elif isinstance(node, ast.Call) and last_name(node.func) in ASKING:
         texts = (getattr(part, "value", None) for part in node.args)
         yield from (text for text in texts if isinstance(text, str) and _is_module(text))
-    elif isinstance(node, ast.Name | ast.Attribute) and node not in called:
-        name = getattr(node, "attr", getattr(node, "id", ""))
-        if name in ASKING and isinstance(node.ctx, ast.Load):
-            yield name
-
-
-def _is_module_by(name: str) -> bool:
-    return name.startswith("_") and _is_module(name)
+    elif isinstance(node, ast.MatchClass):
+        yield from (name for name in node.kwd_attrs if _is_way(name) or _is_module(name))
+    elif isinstance(node, ast.Name | ast.Attribute) and node not in called and last_name(node) in ASKING:
+        yield last_name(node)
 
 
 def _is_way(name: str) -> bool:
@@ -188,7 +187,7 @@ def _other_command(call: ast.Call) -> Iterator[str]:
     command = first if sign == "!" else f"{first} {rest}" if first in SHELLS else "ls"
     if not SHELL.fullmatch(command):
         yield "a command of the system"
-    elif first == "load_ext" and rest in EXTENSIONS:
+    elif first == "load_ext" and rest in KNOWN_EXTENSIONS:
         pass
     elif sign != "!" and first not in (LINE_MAGICS if sign == "%" else CELL_MAGICS):
         yield f"{sign}{first}"

@@ -18,7 +18,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from attncourse.checks import Task
 from attncourse.grading import ordinary
-from attncourse.grading.scopes import Cell, Scope, imports
+from attncourse.grading.scopes import Cell, Scope, imports, last_name
 from attncourse.probe.refusing import FUSED
 
 # PyTorch's layers that end in the fused functions.
@@ -39,11 +39,7 @@ SUSPICIOUS = {
 }
 # In such names, too, stand the modes that refuse, and what PyTorch calls in their stead.
 MODES = ("function_mode", "dispatch_mode", "__torch_function__", "__torch_dispatch__")
-# By these something is asked for by a text that is its name.
-ASKING = {
-    *("getattr", "setattr", "delattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars"),
-    "getattr_static",
-}
+ASKING = ordinary.ASKING | {"delattr", "__getattribute__", "__dict__", "vars"}
 # By these arguments, with these values, a file can bring code.
 LOADING = {"allow_pickle": True, "weights_only": False}
 # These parts of PyTorch call what is refused unseen, or by another name.
@@ -53,7 +49,7 @@ HIDING_SOFTMAX = {"distributions"}
 CALLING = {"apply_", "map_", "map2_", "custom_op", "triton_op", "library"}
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__", "__builtins__"}
 # Where a task forbids to look into something, what Python itself gives for that.
-LOOKS = {"vars", "get_ipython"}
+LOOKS = {"vars"}
 
 
 class Remark(NamedTuple):
@@ -525,7 +521,7 @@ def _given_by(node: ast.AST) -> list[str]:
         # What is called may keep what it is given.
         if isinstance(node.func, ast.Attribute):
             targets += [node.func.value]
-        if getattr(node.func, "attr", getattr(node.func, "id", "")) in SETTING:
+        if last_name(node.func) in SETTING:
             targets += node.args[:1]
     return names + [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
 
@@ -534,7 +530,7 @@ def _attributes_given_by(node: ast.AST) -> list[str]:
     """The names of the attributes that a node gives something."""
     parts = (part for target in _targets(node) for part in ast.walk(target))
     names = [part.attr for part in parts if isinstance(part, ast.Attribute)]
-    if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in SETTING:
+    if isinstance(node, ast.Call) and last_name(node.func) in SETTING:
         names += [text for part in node.args[1:2] for text in _texts(part)]
     return names
 
@@ -550,7 +546,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 
 def _asks_by_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.MatchClass) or getattr(node, "attr", getattr(node, "id", "")) in ASKING
+    return isinstance(node, ast.MatchClass) or last_name(node) in ASKING
 
 
 def _texts(node: ast.AST) -> list[str]:
@@ -563,7 +559,7 @@ def _texts(node: ast.AST) -> list[str]:
 def _given_by_text(statement: ast.stmt) -> set[str]:
     """The names that stand as texts in a statement that gives something a meaning by its name."""
     parts = list(ast.walk(statement))
-    words = {getattr(part, "attr", getattr(part, "id", "")) for part in parts}
+    words = {last_name(part) for part in parts}
     if words.isdisjoint(BY_NAME):
         return set()
     texts = {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}

@@ -131,6 +131,11 @@ def _holder(scope: Scope, node: ast.AST) -> Scope:
     return scope
 
 
+def last_name(node: ast.AST) -> str:
+    """The last of the names in an expression such as ``a.b``, or nothing if it ends otherwise."""
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
 def imports(node: ast.AST) -> Iterator[tuple[str, str]]:
     """The names that an import binds, with what they stand for."""
     if isinstance(node, ast.Import):

@@ -173,12 +173,13 @@ def _data(value: Any) -> Any:
         return value.hand_on()
     if isinstance(value, Tensor):
         return value if type(value) in (Tensor, Parameter) else value.as_subclass(Tensor)
+    # Of a kind of its own, such as a model's weights, only what is in it is handed on.
     if isinstance(value, tuple):
         return tuple(map(_data, tuple.__iter__(value)))
-    if type(value) is list:
-        return [*map(_data, value)]
-    if type(value) is dict:
-        return {str.__str__(str(key)): _data(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [*map(_data, list.__iter__(value))]
+    if isinstance(value, dict):
+        return {str.__str__(str(key)): _data(part) for key, part in dict.items(value)}
     return value if type(value) is Named else plain(value)
 
 
