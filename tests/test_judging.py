@@ -1577,6 +1577,10 @@ HONEST = {
     "a star": "from torch import *\ndef softargmax(s):\n    e = exp(s)\n    return e / e.sum(-1, True)",
     "words": "def softargmax(s):\n    'Like torch.softmax.'\n    return s.exp()  # torch.softmax",
     "a comparison": "def softargmax(s):\n    return s.exp()\nprint(torch.softmax(softargmax(x), -1))",
+    "a comparison by PyTorch": (
+        "def softargmax(s):\n    return torch.exp(s)\n"
+        "torch.testing.assert_close(softargmax(x), torch.softmax(x, -1))"
+    ),
     "a comparison with what PyTorch has": (
         "def softargmax(s):\n    return s.exp()\n"
         "print(torch.nn.functional.scaled_dot_product_attention(q, k, v) - softargmax(q @ k.mT) @ v)"
@@ -2002,7 +2006,7 @@ def test_names_that_are_made_up_by_the_dozen_are_of_one_kind():
     source = f"import ctypes\ndef softargmax(s):\n{mine}\n    return ctypes"
     found = scan(TASKS["softargmax"], "softargmax", [("mine", source)], ["import torch"])
     assert len(found.remarks) > 100
-    assert len({one.kind for one in found.remarks}) == 4
+    assert len({one.kind for one in found.remarks}) == 3
 
 
 @pytest.mark.parametrize(
@@ -2094,6 +2098,27 @@ def test_what_an_argument_does_while_it_is_read_is_done_by_the_answer():
     assert seen[:-1] == [0, 0, 0]
 
 
+def test_a_served_function_takes_what_is_of_a_kind_of_its_own():
+    class Sizes(list):
+        pass
+
+    given = torch.ones(2, 3)
+    weights = torch.nn.Linear(3, 2).state_dict()  # which is no plain dictionary
+    asked = []
+
+    def ask(question):
+        asked.append(wire.decode(question)["inputs"])
+        return wire.encode({"value": 3.0})
+
+    absent.serve(["course.mine"], ask)
+    absent.served("course.mine")(weights, given.shape, given.max(-1), Sizes([1]))
+    ((taken, shape, largest, sizes),) = asked
+    assert taken.keys() == {"weight", "bias"}
+    assert torch.equal(taken["weight"], weights["weight"])
+    assert (shape, sizes) == ((2, 3), [1])
+    assert [part.tolist() for part in largest] == [[1, 1], [0, 0]]
+
+
 UNUSUAL = {
     "frames": "import inspect\nfor one in inspect.stack():\n    one.frame.f_globals.get('Refusal')",
     "frames of what failed": "try:\n    1 / 0\nexcept Exception as e:\n    e.__traceback__.tb_frame",
@@ -2112,6 +2137,8 @@ UNUSUAL = {
     "a line that IPython takes for a command": "time exec('import inspect')",
     "bytes of code": "mine.__code__.replace(co_names=('softmax',))",
     "an operator of another's": "torch.Tensor.__floordiv__ = print",
+    "a hook of all layers": "torch.nn.modules.module.register_module_forward_hook(print)",
+    "text that is code that looks into all": "timeit.timeit('globals()')",
     "text that is code": "code = 'import inspect'",
     "what stands around, by its name": "getattr(getattr(e, '__traceback__'), 'tb_frame')",
     "a module by its name": "getattr(torch, 'utils').data",
@@ -2198,6 +2225,7 @@ KEEPING = {
     "a method of a tensor": ("torch.Tensor.weights = {helper}", "s.weights()"),
     "a method under another name": ("T = torch.Tensor\nsetattr(T, 'weights', {helper})", "s.weights()"),
     "a method of a class": ("class A:\n    weights = {helper}\n    also = 1", "shared[0].weights(s)"),
+    "a method by its name": ("torch.Tensor.weights = {helper}", "getattr(s, 'weights')(-1)"),
     "something that keeps it": ("box = set()\nbox.add({helper})", "[*box][0](s, -1)"),
     "something that keeps it, in a value": ("box = set()\n_ = [box.add({helper})]", "[*box][0](s, -1)"),
     "a decorator that keeps it": (

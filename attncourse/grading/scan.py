@@ -27,24 +27,19 @@ LAYERS = (
     *("TransformerEncoder", "TransformerDecoder", "Transformer"),
 )
 # By these the refusals are switched off, the process of the grading is looked into, or anything is done
-# unseen. No answer needs them, and some honest cell may have them: a person decides.
+# unseen, beside what `ordinary` does not list. Some honest cell may have them: a person decides.
 SUSPICIOUS = {
     *("disabletorchfunction", "disabletorchfunctionsubclass", "torchfunctionmode", "pop_mode"),
-    *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "f_locals", "f_back", "raw_input"),
-    *("globals", "importlib", "builtins", "ctypes", "marshal", "pickle", "disable_current_modes"),
-    *("compilationunit", "cell_contents", "getclosurevars", "pydoc", "pkgutil", "runpy"),
-    *("run_cell", "run_cell_async", "run_code", "safe_execfile", "extension_manager", "runctx"),
-    *("interactiveinterpreter", "interactiveconsole", "runcode", "runsource"),
-    *("get_objects", "get_referrers", "get_referents", "subclasses", "make_wrapper_subclass", "as_subclass"),
+    *("pop_mode_temporarily", "pop_torch_function_stack", "probe", "raw_input", "globals"),
+    *("disable_current_modes", "compilationunit", "cell_contents", "runcode"),
+    *("run_cell", "run_cell_async", "run_code", "safe_execfile", "extension_manager"),
+    *("get_objects", "get_referrers", "get_referents", "make_wrapper_subclass", "as_subclass"),
 }
 # In such names, too, stand the modes that refuse, and what PyTorch calls in their stead.
 MODES = ("function_mode", "dispatch_mode", "__torch_function__", "__torch_dispatch__")
 ASKING = ordinary.ASKING | {"delattr", "__getattribute__", "__dict__", "vars"}
 # By these arguments, with these values, a file can bring code.
 LOADING = {"allow_pickle": True, "weights_only": False}
-# These parts of PyTorch call what is refused unseen, or by another name.
-HIDING = {"jit", "ops"}
-HIDING_SOFTMAX = {"distributions"}
 # What these call is not refused.
 CALLING = {"apply_", "map_", "map2_", "custom_op", "triton_op", "library"}
 BUILTINS = {"exec", "eval", "compile", "globals", "__import__", "__builtins__"}
@@ -102,7 +97,6 @@ def scan(
     # PyTorch's layers are called as its functions are, but for the signs between the words.
     ready = refused | {_plain(name) for name in LAYERS if name not in task.allows}
     of_torch = {name.replace("_", "") for name in ready}
-    hiding = HIDING | (HIDING_SOFTMAX if "softmax" in refused else set())
     forbidden = ready | set(map(_plain, task.calling.way.unseen))
     ends = itertools.accumulate(len(source) for _, source in cells)
     fitting = sum(end <= MOST_CHARACTERS_OF_ALL for end in ends)
@@ -150,12 +144,9 @@ def scan(
                 continue  # what the course itself gives is not there in grading, or allowed
             # By these PyTorch is called, which has some functions by more than one name.
             hidden = unwanted is forbidden and name.startswith("torch.") and last not in task.allows
-            hidden = hidden and (
-                any(one in _plain(last).replace("_", "") for one in of_torch)
-                or not hiding.isdisjoint(name.split("."))
-            )
-            hidden |= unwanted is SUSPICIOUS and (last == "_C" or any(mode in last for mode in MODES))
-            hidden |= name.endswith("sys.modules") or (name.startswith("builtins.") and last in BUILTINS)
+            hidden = hidden and any(one in _plain(last).replace("_", "") for one in of_torch)
+            hidden |= unwanted is SUSPICIOUS and any(mode in last for mode in MODES)
+            hidden |= name.startswith("builtins.") and last in BUILTINS
             fused = unwanted is forbidden and "scaled_dot_product" in last
             # Probes of their own many notebooks have.
             own_probe = last == "probe" and "." in name and not name.startswith("attncourse.")
