@@ -370,6 +370,46 @@ def test_complex_scores_are_scores():
     assert "a number for each of all" in " ".join(found.message.split()), found.message
 
 
+PADDED = """def chunked_attention(query, key, value, chunk_size):
+    output = torch.empty(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
+    more = {more}
+    for n in range(query.shape[-2]):
+        columns = [torch.nn.functional.pad(column, (0, more)) for column in key.unbind(-1)]
+        scores = sum(query[..., n, f, None] * column for f, column in enumerate(columns))
+        scores = scores / math.sqrt(query.shape[-1])
+        scores[..., scores.shape[-1] - more :] = -torch.inf
+        weights = torch.softmax(scores, -1)
+        for f, column in enumerate(value.unbind(-1)):
+            output[..., n, f] = (weights * torch.nn.functional.pad(column, (0, more))).sum(-1)
+    return output
+"""
+
+
+@pytest.mark.parametrize("more", ["2", "chunk_size", "key.shape[-2]"])
+def test_keys_beside_the_real_ones_do_not_hide_that_all_are_met_at_once(more):
+    found = verdict(TASKS["chunked_attention"], compiled(PADDED.format(more=more), "chunked_attention"))
+    assert "a number for each of all" in " ".join(found.message.split()), found.message
+
+
+def test_all_sequences_as_rows_of_one_are_within_the_budget():
+    source = """def chunked_attention(query, key, value, chunk_size):
+    queries = query.reshape(-1, *query.shape[-2:])
+    largest = torch.full((queries.shape[:-1].numel(),), -torch.inf, dtype=query.dtype)
+    total, summed = torch.zeros_like(largest), 0
+    keys, values = (x.reshape(-1, *x.shape[-2:]).split(chunk_size, 1) for x in (key, value))
+    for k, v in zip(keys, values):
+        scores = torch.bmm(queries, k.mT).flatten(0, 1) / math.sqrt(query.shape[-1])
+        before, largest = largest, torch.maximum(largest, scores.max(-1).values)
+        rescale, exponentials = (before - largest).exp(), (scores - largest[:, None]).exp()
+        total = total * rescale + exponentials.sum(-1)
+        here = torch.bmm(exponentials.unflatten(0, queries.shape[:2]), v).flatten(0, 1)
+        summed = summed * rescale[:, None] + here
+    return (summed / total[:, None]).reshape(*query.shape[:-1], -1)
+"""
+    found = verdict(TASKS["chunked_attention"], compiled(source, "chunked_attention"), (0, 1, 2))
+    assert found.passed, found.message
+
+
 ROW_BY_ROW = """def chunked_attention(query, key, value, chunk_size):
     output = torch.zeros(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
     for n in range(query.shape[-2]):

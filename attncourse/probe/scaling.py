@@ -50,7 +50,7 @@ class WithinBudget(Way):
         if watch.rows:
             num_keys = key.shape[-2]
             which = f"with a number for each of all {num_keys} keys"
-            if num_keys not in watch.rows:
+            if max(watch.rows) < num_keys:
                 which = "in which queries meet more keys than a chunk has"
             raise Misfit(
                 f"your function made a tensor of shape {watch.rows}, {which}; only {chunk_size} keys are "
@@ -73,9 +73,12 @@ class _Watch(TorchDispatchMode):
         # Of these sizes are what is made of keys and values alone, beside each other, and with a sum.
         features = key.shape[-1], value.shape[-1], key.shape[-1] + value.shape[-1]
         self.features = {*features, *(size + 1 for size in features)}
-        # Where something else is as many, nobody can tell what a size is of. One more may be for no key.
-        others = {*query.shape, *key.shape[:-2], *self.features}
-        self.whole = {self.num_keys, self.num_keys + 1} - others if chunk_size < self.num_keys else set()
+        # Where something else is as many, nobody can tell what a size is of: queries, or what a chunk
+        # has, of one sequence or of several.
+        num_chunks = -(-self.num_keys // chunk_size)
+        self.others = {1, chunk_size, self.num_keys % chunk_size, num_chunks, num_chunks + 1, *self.features}
+        for size in (*key.shape[:-2], query.shape[-2]):
+            self.others |= {size * other for other in self.others}
         self.origins: dict[int, frozenset[str]] = {_memory(value): frozenset()}
         for name, part in (("key", key), ("query", query)):
             self.origins[_memory(part)] = self.origins.get(_memory(part), frozenset()) | {name}
@@ -126,9 +129,11 @@ class _Watch(TorchDispatchMode):
         )
 
     def _has_a_number_for_each_key(self, made: Tensor) -> bool:
+        """Whether one of its sizes is that of all keys, or more: some may stand for no key."""
         sizes = {*made.shape}
         return (
-            not sizes.isdisjoint(self.whole)
+            self.chunk_size < self.num_keys
+            and any(size >= self.num_keys and size not in self.others for size in sizes)
             and sizes.isdisjoint(self.features)
             and (made.is_floating_point() or made.is_complex())
             and self._origin(made) >= _OF_ANY
