@@ -62,9 +62,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """What is there now stays to the end: the collector need not look through it time and again."""
+    """What is there now stays to the end: the collector need not look through it time and again.
+
+    Nor need it look after every few hundred objects of a page that is parsed.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def belongs_to(item, units, tasks):

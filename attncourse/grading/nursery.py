@@ -15,6 +15,7 @@ that is killed leaves its graders at work, and is replaced when one more is need
 
 import atexit
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -147,6 +148,9 @@ def _reap(*_: object) -> None:
 def _prepare() -> None:
     """Import what graders need, and see that there is a zygote."""
     from attncourse.grading import serving  # noqa: F401
+
+    # The collector of a grader need not look through all that was imported, time and again.
+    gc.freeze()
 
     if sys.platform == "linux":
         from attncourse.grading.kernels.zygote import Zygote
