@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterator
 import IPython
 import numpy
 import torch
-from IPython.core import magics
 
+from attncourse.grading.commands import command, other_command
 from attncourse.grading.scopes import Cell, last_name
 
 # Nearly all are loaded before a notebook runs, so that no file of the same name comes in their place.
@@ -33,6 +33,8 @@ MODULES = {
     # Of these nothing else.
     *("inspect.signature", "torch.nn.utils.clip_grad_norm_"),
 }
+# Beside Python's own those all of whose names may be imported: no module is among them.
+STARRED = {"attncourse", "attncourse.plots", "IPython.display"}
 # Of these every part, but those that call other programs.
 WHOLE = ("attncourse", "matplotlib", "mpl_toolkits")
 OTHER_PROGRAMS = {"backends", "testing", "texmanager", "sphinxext"}
@@ -42,23 +44,12 @@ METHODS = {*dir(float), *dir(list), *dir(dict), *TOLD, "__call__", "__post_init_
 METHODS |= {"__enter__", "__exit__", "__next__", "__matmul__"}
 METHODS -= {"__getattribute__", "__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__getnewargs__"}
 METHODS -= {"__subclasshook__", "__init_subclass__", "__class_getitem__", "__getformat__"}
+# Only defined: what an operator or PyTorch calls in the middle of something else is not among them.
+DEFINED = {"__getattr__", "__missing__", "__aenter__", "__aexit__", "__and__", "__invert__"}
 # The ways from a call that runs to what stands around it.
 FRAMES = {"f_globals", "f_builtins", "f_locals", "f_back", "tb_frame", "gi_frame", "cr_frame", "ag_frame"}
 # IPython keeps the results and the texts of earlier cells under these names.
 KEPT = re.compile(r"_+|_i+|_\d+|_i\d+|_[oid]h|Out|In")
-# Of these what follows is Python, which is read as such.
-TIMING = {"time", "timeit", "prun"}
-LINE_MAGICS = {
-    *("autoreload", "autosave", "conda", "config", "ls", "lsmagic", "magic", "matplotlib", "pdb", "pdoc"),
-    *("pinfo", "pinfo2", "pip", "precision", "psource", "pwd", "quickref", "reset", "who", "who_ls", "whos"),
-    *("xmode", *TIMING, "run"),  # a remark of its own is about the last
-}
-KNOWN_EXTENSIONS = {"autoreload", "tensorboard"}
-CELL_MAGICS = {"markdown", "html", "HTML", "latex", "svg", "SVG", "javascript", "js", *TIMING, "capture"}
-# IPython puts values into a command for these.
-EXPANDED = set("{$")
-SHELL = re.compile(r"\s*(ls|pwd|echo|date|pip3?|conda|nvidia-smi|whoami|uname|df|free)\b[^;&|`${<>\n]*")
-SHELLS = {"ls", "pip", "conda"}
 # Under which modules are parts of modules, too.
 OTHER_NAMES = {
     *("bltns", "calling", "classes", "dist", "docutils", "intrinsic", "mp", "ops", "parallel", "qat"),
@@ -72,16 +63,19 @@ RUNNING = {
 # By these something is asked for by a text that is its name.
 ASKING = {"getattr", "setattr", "attrgetter", "methodcaller", "getattr_static"}
 _DOTTED = re.compile(r"\w+(\.\w+)*")
-COMMANDS = {"run_line_magic": "%", "run_cell_magic": "%%", "system": "!", "getoutput": "!"}
 # Python itself gives every module these.
 HIDDEN = {"__builtins__", "__loader__", "__spec__"}
-_OPTIONS = re.compile(r"(\s*-\w+(\s+\d+)?)*\s*")
 
 
 def _is_ordinary(name: str) -> bool:
     return name in MODULES or (
         name.partition(".")[0] in WHOLE and OTHER_PROGRAMS.isdisjoint(name.split(".")[1:])
     )
+
+
+def brings_no_module(name: str) -> bool:
+    """Whether all names of a module may be imported at once."""
+    return name in STARRED or (name in MODULES and name.partition(".")[0] in sys.stdlib_module_names)
 
 
 @functools.cache
@@ -106,9 +100,9 @@ def unusual(cell: Cell) -> list[tuple[ast.AST, str]]:
     """The nodes of a cell by which something is reached that no honest answer needs, each with its name."""
     calls = [node for node in cell.nodes if isinstance(node, ast.Call)]
     called = {call.func for call in calls}
-    shells = {_command(call) for call in calls}
-    commands = [call for call in calls if _command(call)]
-    found: list[tuple[ast.AST, str]] = [(call, words) for call in commands for words in _other_command(call)]
+    shells = {command(call) for call in calls}
+    commands = [call for call in calls if command(call)]
+    found: list[tuple[ast.AST, str]] = [(call, words) for call in commands for words in other_command(call)]
     shown = {part for call in commands for part in call.args}
     found += [
         (node, "a file of code") for node in cell.nodes if node not in shown and _is_code_in_a_file(node)
@@ -121,6 +115,10 @@ def unusual(cell: Cell) -> list[tuple[ast.AST, str]]:
 def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.AST | None]) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (one.name for one in node.names if not _is_ordinary(one.name))
+    elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+        name = node.module or ""
+        if node.level or not brings_no_module(name):
+            yield f"* of {name or '.'}"
     elif isinstance(node, ast.ImportFrom):
         name = node.module or ""
         others = [one.name for one in node.names if not _is_ordinary(f"{name}.{one.name}")]
@@ -138,6 +136,8 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         is_value = isinstance(node.ctx, ast.Load) and node not in called
         if replaces or _is_way(node.attr) or (is_value and _is_module(node.attr)):
             yield node.attr
+    elif isinstance(node, ast.FunctionDef) and _is_hidden(node.name) and node.name not in METHODS | DEFINED:
+        yield node.name
     elif isinstance(node, ast.Name) and (
         node.id in HIDDEN or (node.id == "get_ipython" and node not in shells)
     ):
@@ -172,43 +172,6 @@ def _is_code_in_a_file(node: ast.AST) -> bool:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
-
-
-def _command(call: ast.Call) -> ast.AST | None:
-    """The name of the shell in a call that IPython makes of ``%name``, ``%%name`` or ``!name``."""
-    shell = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in COMMANDS else None
-    function = shell.func if isinstance(shell, ast.Call) else None
-    return function if isinstance(function, ast.Name) and function.id == "get_ipython" else None
-
-
-def _other_command(call: ast.Call) -> Iterator[str]:
-    sign = COMMANDS[call.func.attr]  # type: ignore[attr-defined]
-    first, rest, *_ = [*(str(getattr(part, "value", "{")) for part in call.args), "", ""]
-    command = first if sign == "!" else f"{first} {rest}" if first in SHELLS else "ls"
-    if not SHELL.fullmatch(command):
-        yield "a command of the system"
-    elif first == "load_ext" and rest in KNOWN_EXTENSIONS:
-        pass
-    elif sign != "!" and first not in (LINE_MAGICS if sign == "%" else CELL_MAGICS):
-        yield f"{sign}{first}"
-    elif first not in TIMING and not EXPANDED.isdisjoint(rest):
-        yield f"{sign}{first} with a value"
-
-
-def is_command(line: str) -> bool:
-    """Whether IPython takes a line that is no Python for one of its commands, though it has no sign."""
-    first, *_ = [*line.split(maxsplit=1), ""]
-    groups = [getattr(magics, name) for name in dir(magics) if name.endswith("Magics")]
-    return any(first in getattr(group, "magics", {}).get("line", ()) for group in groups)
-
-
-def timed(call: ast.AST) -> str:
-    """The code that a line such as ``%time`` runs, or nothing."""
-    if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "run_line_magic":
-        name, text, *_ = [*(getattr(part, "value", "") for part in call.args), "", ""]
-        if name in TIMING and isinstance(text, str):
-            return text[_OPTIONS.match(text).end() :]  # type: ignore[union-attr]
-    return ""
 
 
 def forget() -> None:

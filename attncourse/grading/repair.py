@@ -11,8 +11,9 @@ from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Integer
 
+from attncourse.grading.commands import plain_python
 from attncourse.grading.harmless import LONGEST_REMARK, one_line
-from attncourse.grading.scan import is_too_much, plain_python
+from attncourse.grading.scan import is_too_much
 
 # How a check's verdict is shown as HTML, beside its text: only pages that know this type show it.
 VERDICT = "application/vnd.attncourse.verdict"

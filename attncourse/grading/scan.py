@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from IPython.core.inputtransformer2 import TransformerManager
-
 from attncourse.checks import Task
-from attncourse.grading import ordinary
+from attncourse.grading import commands, handed_on, ordinary
+from attncourse.grading.commands import plain_python
 from attncourse.grading.scopes import Cell, Scope, imports, last_name
 from attncourse.probe.refusing import FUSED
 
@@ -129,6 +128,21 @@ def scan(
     for place, (names, numbers) in unusual.items():
         words = f"the code uses {_some(sorted(names))} ({_lines(numbers)} of its cell), which no answer needs"
         found.remarks.append(Remark(place, words, "unusual"))
+
+    def forbids(cell: Cell, node: ast.AST) -> str:
+        if not notebook.may_be_of(cell, node, of_torch):
+            return ""
+        for name in notebook.names(cell, node):
+            last = name.rpartition(".")[2]
+            of_pytorch = name.startswith("torch.") and last not in task.allows
+            of_pytorch = of_pytorch and any(one in _plain(last).replace("_", "") for one in of_torch)
+            ours = name.startswith("attncourse") or "." not in name
+            if not ours and (of_pytorch or _plain(last) in ready):
+                return last
+        return ""
+
+    for place, node, name in handed_on.handed_on((*own, *inside), forbids):
+        lines[place, f"{name}, and hands it on to where nobody can follow it"].add(getattr(node, "lineno", 1))
     for place, cell, node, unwanted in seen:
         if unwanted is forbidden and notebook.puts_a_name_together(cell, node):
             lines[place, "getattr of PyTorch with a name that is put together"].add(
@@ -237,6 +251,15 @@ class _Notebook:
                 # Of what stands between no more than the last: in a long line there are thousands.
                 middle = before or origin.rpartition(".")[2]
                 yield f"{origin.partition('.')[0]}.{middle}.{node.attr}"
+
+    def may_be_of(self, cell: Cell, node: ast.AST, wanted: Collection[str]) -> bool:
+        """Whether a name could be one of the wanted, or be imported: a quick look, for most are not."""
+        if isinstance(node, ast.Name):
+            if self.starred or cell.scopes[node].owner(node.id).imports.get(node.id):
+                return True
+            return node.id in self.imports
+        last = getattr(node, "attr", "").lower().replace("_", "")
+        return any(one in last for one in wanted)
 
     def puts_a_name_together(self, cell: Cell, node: ast.AST) -> bool:
         """Whether something of PyTorch's is asked for by a name that does not stand there."""
@@ -361,8 +384,6 @@ MOST_NAMED = 10  # lines, or what else a remark names
 _RUN = re.compile(r"magic\(['\"]%?(run|alias_magic)\b")
 _EXTENSIONS = ("load_ext", "reload_ext", "aimport")
 _RUN_ALONE = re.compile(r"\s*run[^\S\n]+(?!(is|in|and|or|if|not)\b)['\w./~-][^\s=]")
-# Cell magics that run the rest of the cell as Python.
-RUNNING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
 
 @functools.lru_cache(maxsize=500)
@@ -373,18 +394,6 @@ def is_too_much(source: str) -> bool:
     # IPython's lines end at more signs than a pattern's.
     magics = sum(map(len, map(_MAGICS.findall, source.splitlines())))
     return magics > MOST_MAGICS or magics * len(source) > MOST_MAGICS_TIMES_CHARACTERS
-
-
-@functools.lru_cache(maxsize=500)
-def plain_python(source: str) -> str:
-    """A cell without IPython's own ways of writing; as it is where IPython stumbles over it."""
-    first, _, rest = source.lstrip().partition("\n")
-    if first.startswith(RUNNING):
-        source = f"\n{rest}"
-    try:
-        return TransformerManager().transform_cell(source)
-    except Exception:
-        return source
 
 
 @functools.lru_cache(maxsize=500)
@@ -415,7 +424,7 @@ def _inside(cell: Cell) -> list[Cell]:
     """What stands in a cell's texts as code that gives names a meaning: something else may run it."""
     found = []
     for node in cell.nodes:
-        text = plain_python(ordinary.timed(node))
+        text = plain_python(commands.code_of(node)) if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _MEANING.search(node.value):
             text = node.value
         if text and isinstance(node, ast.expr):
@@ -423,7 +432,8 @@ def _inside(cell: Cell) -> list[Cell]:
                 tree = ast.parse(text)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
-            found.append(Cell(ast.increment_lineno(tree, node.lineno - 1)))
+            inside = Cell(ast.increment_lineno(tree, node.lineno - 1))
+            found += [inside, *_inside(inside)]
     return found
 
 
@@ -437,7 +447,7 @@ def _parse(source: str) -> Cell | str | None:
         try:
             return Cell(ast.parse(plain_python(source)))
         except SyntaxError:
-            if len(source.splitlines()) > 1 or not ordinary.is_command(source):
+            if len(source.splitlines()) > 1 or not commands.is_command(source):
                 raise
             # A line by itself IPython takes for a command, even without its sign.
             return Cell(ast.parse(plain_python(f"%{source}")))
@@ -455,7 +465,9 @@ def _walk(tree: ast.AST) -> list[ast.AST]:
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
     ordinary.forget()
-    for kept in (is_too_much, plain_python, _runs_a_file, _parse, _inside, _walk):
+    commands.forget()
+    handed_on.forget()
+    for kept in (is_too_much, _runs_a_file, _parse, _inside, _walk):
         kept.cache_clear()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.nn import Parameter
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
@@ -158,7 +159,9 @@ def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
     @given
     def put(leaves: Sequence[Any], form: TreeSpec) -> Any:
         question = _Question(name, ask, form)
-        return tree_unflatten(_Elsewhere.apply(question, *leaves), question.found)
+        # Of an answer's own nothing is to run in here.
+        with disable_saved_tensors_hooks(f"{name} is called within hooks for saved tensors"):
+            return tree_unflatten(_Elsewhere.apply(question, *leaves), question.found)
 
     def call(*inputs: Any, **named: Any) -> Any:
         # What objects of the answer's do while they are looked at, the answer does.

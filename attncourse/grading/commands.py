@@ -1,0 +1,101 @@
+"""IPython's commands in a cell: what of them is Python, and which of them no answer needs."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+
+from IPython.core import magics
+from IPython.core.inputtransformer2 import TransformerManager
+
+# Of these what follows is Python, which is read as such; so is what a setting is to be.
+TIMING = {"time", "timeit", "prun"}
+LINE_MAGICS = {
+    *("autoreload", "autosave", "conda", "config", "ls", "lsmagic", "magic", "matplotlib", "pdb", "pdoc"),
+    *("pinfo", "pinfo2", "pip", "precision", "psource", "pwd", "quickref", "reset", "who", "who_ls", "whos"),
+    *("xmode", *TIMING, "capture", "run"),  # a remark of its own is about the last
+}
+KNOWN_EXTENSIONS = {"autoreload", "tensorboard"}
+CELL_MAGICS = {"markdown", "html", "HTML", "latex", "svg", "SVG", "javascript", "js", *TIMING, "capture"}
+# IPython puts values into a command for these.
+EXPANDED = set("{$")
+SHELL = re.compile(r"\s*(ls|pwd|echo|date|pip3?|conda|nvidia-smi|whoami|uname|df|free)\b[^;&|`${<>\n]*")
+SHELLS = {"ls", "pip", "conda"}
+COMMANDS = {"run_line_magic": "%", "run_cell_magic": "%%", "system": "!", "getoutput": "!"}
+# Of these cell magics the rest of the cell is Python, too.
+_WRAPPING = re.compile(r"\s*%%(time|timeit|prun|capture)(?: ([^\n]*))?(?:\n|$)")
+_OPTIONS = re.compile(r"\s*(-([nrp] *\d+|[tcqo]+|-no-raise-error)(\s+|$))*")
+
+
+@functools.lru_cache(maxsize=500)
+def plain_python(source: str) -> str:
+    """A cell without IPython's own ways of writing; as it is where IPython stumbles over it."""
+    if wrapping := _WRAPPING.match(source):
+        name, line = wrapping.groups("")
+        # What stands beside the command runs, too, or gets a value.
+        first = plain_python(f"%{name} {line}") if line.strip() else "\n"
+        return first + plain_python(source[wrapping.end() :])
+    try:
+        return TransformerManager().transform_cell(source)
+    except Exception:
+        return source
+
+
+def is_command(line: str) -> bool:
+    """Whether IPython takes a line that is no Python for one of its commands, though it has no sign."""
+    first, *_ = [*line.split(maxsplit=1), ""]
+    groups = [getattr(magics, name) for name in dir(magics) if name.endswith("Magics")]
+    return any(first in getattr(group, "magics", {}).get("line", ()) for group in groups)
+
+
+def command(call: ast.Call) -> ast.AST | None:
+    """The name of the shell in a call that IPython makes of ``%name``, ``%%name`` or ``!name``."""
+    shell = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in COMMANDS else None
+    function = shell.func if isinstance(shell, ast.Call) else None
+    return function if isinstance(function, ast.Name) and function.id == "get_ipython" else None
+
+
+def other_command(call: ast.Call) -> Iterator[str]:
+    """What no answer needs in a call that IPython makes of a command."""
+    sign = COMMANDS[call.func.attr]  # type: ignore[attr-defined]
+    first, rest = _words(call)
+    text = first if sign == "!" else f"{first} {rest}" if first in SHELLS else "ls"
+    if not SHELL.fullmatch(text):
+        yield "a command of the system"
+    elif first == "load_ext" and rest in KNOWN_EXTENSIONS:
+        pass
+    elif sign != "!" and first not in (LINE_MAGICS if sign == "%" else CELL_MAGICS):
+        yield f"{sign}{first}"
+    elif first not in TIMING and not EXPANDED.isdisjoint(rest):
+        yield f"{sign}{first} with a value"
+    elif not _is_python(code_of(call)):
+        yield f"{sign}{first} of what was not read"
+
+
+def code_of(call: ast.Call) -> str:
+    """The code that a line such as ``%time`` runs, or nothing."""
+    name, line = _words(call)
+    if getattr(call.func, "attr", "") != "run_line_magic" or not line.strip():
+        return ""
+    if name == "config":
+        return f"cfg.{line}"
+    return line[_OPTIONS.match(line).end() :] if name in TIMING else ""  # type: ignore[union-attr]
+
+
+def _words(call: ast.Call) -> tuple[str, str]:
+    """The name of a command and what stands behind it; what is computed stands there as its sign."""
+    first, rest, *_ = [*(str(getattr(part, "value", "{")) for part in call.args), "", ""]
+    return first, rest
+
+
+def _is_python(code: str) -> bool:
+    try:
+        ast.parse(plain_python(code))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def forget() -> None:
+    """Forget what was read: the next notebook has other cells."""
+    plain_python.cache_clear()
