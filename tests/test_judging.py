@@ -2098,6 +2098,19 @@ def test_what_an_argument_does_while_it_is_read_is_done_by_the_answer():
     assert seen[:-1] == [0, 0, 0]
 
 
+def test_hooks_of_an_answer_do_not_run_within_a_served_function():
+    seen = []
+    absent.serve(["course.merge"], lambda question: wire.encode({"value": torch.ones(2)}))
+    tensor = torch.ones(2, requires_grad=True)
+    with (
+        pytest.raises(RuntimeError, match=r"course\.merge is called within hooks"),
+        torch.autograd.graph.saved_tensors_hooks(seen.append, lambda kept: kept),
+    ):
+        absent.served("course.merge")(tensor)
+    assert not seen
+    absent.served("course.merge")(tensor)
+
+
 def test_a_served_function_takes_what_is_of_a_kind_of_its_own():
     class Sizes(list):
         pass
@@ -2134,6 +2147,14 @@ UNUSUAL = {
     "a command by another name": "shell = get_ipython\nshell().system('sleep 1')",
     "an extension": "%load_ext helper",
     "what %time runs": "%time __import__; import inspect",
+    "what stands beside %%prun": "%%prun -q import inspect\npass",
+    "what stands beside %%timeit": "%%timeit -n1 -r1 import inspect\npass",
+    "what stands beside a command below another": "%%time\n%%capture\n%%prun import inspect\npass",
+    "a value beside %%capture": "%%capture {helper()}\npass",
+    "what stands behind an option with a value": "%prun -q -s time import inspect",
+    "what stands behind a long option": "%time --no-raise-error import inspect",
+    "what is timed by what is timed": "%time %timeit -n 1 import inspect",
+    "what a setting is to be": "%config InlineBackend.close_figures = __import__('os')",
     "a line that IPython takes for a command": "time exec('import inspect')",
     "bytes of code": "mine.__code__.replace(co_names=('softmax',))",
     "an operator of another's": "torch.Tensor.__floordiv__ = print",
@@ -2156,6 +2177,10 @@ UNUSUAL = {
     "a file that is imported": "np.savetxt('ipywidgets.py', [['x = 1']])",
     "a file that is written": "with open(name, 'w') as f:\n    f.write(text)",
     "the module itself": "import __main__ as m",
+    "modules by a star": "from matplotlib.pyplot import *",
+    "modules by a star, of the library": "from torch.nn.functional import *",
+    "what PyTorch calls in the middle of something": "class A:\n    def __index__(self):\n        return 1",
+    "what Python calls for whoever inherits": "class A:\n    def __init_subclass__(cls):\n        pass",
 }
 
 
@@ -2170,8 +2195,12 @@ USUAL = """
 %load_ext autoreload
 !pip list
 %time y = torch.ones(3).sum()
+%timeit -n 5 -r1 -q torch.ones(3)
+%config InlineBackend.figure_format = "svg"
 import torch.nn.functional as F
 from collections import defaultdict
+from math import *
+from attncourse import *
 from matplotlib import pyplot as plt
 from IPython.display import display, HTML
 import matplotlib.animation
@@ -2191,7 +2220,7 @@ if __name__ == "__main__":
 
 
 def test_what_notebooks_have_is_not_told_of():
-    *lines, rest = USUAL.strip().split("\n", 3)
+    *lines, rest = USUAL.strip().split("\n", 6)
     for source in [*lines, rest]:
         cells = [("own", source), ("mine", "def mine(s):\n    return s.exp()")]
         assert not scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks, source
@@ -2215,6 +2244,17 @@ def test_no_module_is_reached_from_an_ordinary_one_without_being_told_of():
     others -= {"IPython.core.release", "IPython.testing", "IPython.testing.skipdoctest"}
     others = {name for name in others if not name.startswith("torch.signal.windows")}
     assert {name for name in others if not name.startswith(tuple(parts.split()))} == set()
+
+
+def test_a_star_that_is_not_told_of_brings_no_other_module():
+    brought = {}
+    for name in ordinary.MODULES - FUNCTIONS - {"__future__"} | ordinary.STARRED:
+        if not ordinary.unusual(scopes.Cell(ast.parse(f"from {name} import *"))):
+            exec(f"from {name} import *", found := {})
+            brought |= found
+    assert "softmax" in brought
+    modules = {value.__name__ for value in brought.values() if isinstance(value, ModuleType)}
+    assert modules - ordinary.MODULES <= {"torch.export", "torch.cpp"}
 
 
 def test_what_is_ordinary_is_loaded_before_a_notebook_runs():
@@ -2246,9 +2286,72 @@ KEEPING = {
 def test_a_helper_is_found_however_it_is_kept(helper, answer):
     cells = [("own", helper.format(helper="torch.softmax")), ("mine", f"def mine(s):\n    return {answer}")]
     assert scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
-    # Beside an answer that has nothing of it, it is a comparison.
+    # Beside an answer that has nothing of it, it is a comparison, or handed on.
     cells[1] = ("mine", "def mine(s):\n    return s.exp()")
+    remarks = scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+    assert all("softmax, and hands it on" in remark.words for remark in remarks)
+
+
+HANDED_ON = {
+    "to a list by another name": "box = []\nother = box\nother.append({})",
+    "to an own function": "def put(where, what):\n    where.append(what)\nbox = []\nput(box, {})",
+    "by a name": "f = {}\nput(box, what=f)",
+    "as a default": "def keep(x, what={}):\n    return what",
+    "by an operator": "box << {}",
+    "into what another name is of": "other = box\nother[0] = {}",
+    "by what is added": "other = box\nother += [{}]",
+    "by an error": "try:\n    raise ValueError({})\nexcept ValueError as e:\n    kept = e",
+    "by an assignment to a part": "for box[0] in [{}]:\n    pass",
+    "by a function of one's own": "def f(s):\n    return {}(s, -1)\nput(box, f)",
+    "by a lambda": "put(box, lambda s: {}(s, -1))",
+    "by a method": "class A:\n    def f(self, s):\n        return {}(s, -1)\nput(box, A().f)",
+    "by an object": "class A:\n    def __call__(self, s):\n        return {}(s, -1)\na = A()\nput(box, a)",
+    "by a decorator": "@put\ndef f(s):\n    return {}(s, -1)",
+    "by what a decorator's call gives": "@put(box)\nclass A:\n    def f(self, s):\n        return {}(s, -1)",
+    "as a result": "def f():\n    return {}",
+    "by an attribute": "a.f = {}\nput(box, a.f)",
+    "out of a list": "fs = [{}]\nput(box, fs.pop())",
+    "by a pattern": "match {}:\n    case f:\n        put(box, f)",
+    "by a loop": "for f in [{}]:\n    put(box, f)",
+    "by a comprehension": "[put(box, f) for f in [{}]]",
+    "against the order of the cell": "def late():\n    put(box, g)\ng = f = {}",
+}
+
+
+@pytest.mark.parametrize("source", HANDED_ON.values(), ids=list(HANDED_ON))
+def test_a_person_is_told_of_what_is_handed_on(source):
+    mine = "def mine(s):\n    return box[0](s, -1)"
+    cells = [("own", source.format("torch.softmax")), ("mine", mine)]
+    (remark, *_) = scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+    assert remark.words.startswith(
+        "the code uses softmax, and hands it on to where nobody can follow it (line"
+    )
+    # What no task forbids goes where it likes.
+    cells[0] = ("own", source.format("torch.exp"))
     assert not scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("print(mine(s) - {}(s, -1))", "theirs = {}\nerror = theirs(s, -1) - mine(s)"),
+        "def theirs(s):\n    return {}(s, -1)\nassert torch.allclose(theirs(s), mine(s))",
+        "for f in (mine, {}):\n    print(f(s, -1))",
+        "class A(torch.nn.Module):\n    def forward(self, s):\n        return {}(s, -1)\nprint(A()(s))",
+        "mine is {}",
+    ],
+)
+def test_what_is_only_compared_with_is_not_handed_on(source):
+    cells = [("mine", "def mine(s):\n    return s.exp()"), ("own", source.format("torch.softmax"))]
+    assert not scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+
+
+def test_a_function_that_goes_from_name_to_name_without_end_is_told_of_in_a_short_time():
+    names = "\n".join(f"a{number} = a{number + 1}" for number in range(3000))
+    cells = [("own", f"{names}\na3000 = torch.softmax"), ("mine", "def mine(s):\n    return s.exp()")]
+    start = time.process_time()
+    assert scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize(

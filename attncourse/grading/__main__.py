@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     with course.alone() as alone:
         if not alone:
-            parser.error("another run is grading in this folder")
+            parser.exit(2, "error: another run is grading in this folder\n")
         submissions, problems = look_through(course.submitted, units, known)
         try:
             run = Run(course, course.named(submissions), problems)

@@ -267,10 +267,12 @@ def _text(content: bytes, most_values: int) -> str:
         text = json.dumps(parsed, ensure_ascii=False).encode(errors="replace").decode()
     try:
         nbformat.reads(text, as_version=4)
-    except nbformat.ValidationError as error:
-        raise NotGraded(f"is JSON, but not a notebook: {' '.join(str(error).split())[:100]}") from None
-    except Exception:  # Python's words for what it stumbled over help nobody
-        raise NotGraded("is JSON, but not a notebook: something in it is of the wrong kind") from None
+    except Exception as error:
+        words = " ".join(str(error).split())[:100]
+        # Python's words for what it stumbled over help nobody.
+        if not isinstance(error, nbformat.ValidationError) or " object has no attribute " in words:
+            words = "something in it is of the wrong kind"
+        raise NotGraded(f"is JSON, but not a notebook: {words}") from None
     return text
 
 

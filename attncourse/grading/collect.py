@@ -449,7 +449,7 @@ def main(arguments: Sequence[str]) -> int:
     units = course.chosen([options.unit] if options.unit else [], parser)
     with course.alone() as alone, leftovers.Folder() as folder:
         if not alone:
-            parser.error("another run is grading in this folder")
+            parser.exit(2, "error: another run is grading in this folder\n")
         try:
             return _collect(course, units, options, Path(folder))
         except (Unusable, NotGraded) as reason:

@@ -33,7 +33,8 @@ def plain_python(source: str) -> str:
     if wrapping := _WRAPPING.match(source):
         name, line = wrapping.groups("")
         # What stands beside the command runs, too, or gets a value.
-        first = plain_python(f"%{name} {line}") if line.strip() else "\n"
+        plain = re.fullmatch(r"[\w -]*", line) if name == "capture" else _OPTIONS.fullmatch(line)
+        first = "\n" if plain else plain_python(f"%{name} {line}")
         return first + plain_python(source[wrapping.end() :])
     try:
         return TransformerManager().transform_cell(source)

@@ -33,8 +33,8 @@ MODULES = {
     # Of these nothing else.
     *("inspect.signature", "torch.nn.utils.clip_grad_norm_"),
 }
-# Beside Python's own those all of whose names may be imported: no module is among them.
-STARRED = {"attncourse", "attncourse.plots", "IPython.display"}
+# Beside Python's own those all of whose names may be imported: they bring no module, or one that computes.
+STARRED = {"attncourse", "attncourse.plots", "IPython.display", "torch"}
 # Of these every part, but those that call other programs.
 WHOLE = ("attncourse", "matplotlib", "mpl_toolkits")
 OTHER_PROGRAMS = {"backends", "testing", "texmanager", "sphinxext"}
@@ -73,7 +73,7 @@ def _is_ordinary(name: str) -> bool:
     )
 
 
-def brings_no_module(name: str) -> bool:
+def _brings_no_module(name: str) -> bool:
     """Whether all names of a module may be imported at once."""
     return name in STARRED or (name in MODULES and name.partition(".")[0] in sys.stdlib_module_names)
 
@@ -117,7 +117,7 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         yield from (one.name for one in node.names if not _is_ordinary(one.name))
     elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
         name = node.module or ""
-        if node.level or not brings_no_module(name):
+        if node.level or not _brings_no_module(name):
             yield f"* of {name or '.'}"
     elif isinstance(node, ast.ImportFrom):
         name = node.module or ""

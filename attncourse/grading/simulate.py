@@ -296,7 +296,7 @@ def _remove(parser: argparse.ArgumentParser, folder: Path, truth: Path) -> int:
         parser.error(f"there is no {truth}: no rehearsal is known that could be removed")
     with course.alone() as alone:
         if not alone:
-            parser.error("another run is grading in this folder")
+            parser.exit(2, "error: another run is grading in this folder\n")
         lines = remove(course, folder, truth)
     print("The rehearsal is removed." if not lines else "\n".join(lines))
     return int(bool(lines))
