@@ -2254,7 +2254,7 @@ def test_a_star_that_is_not_told_of_brings_no_other_module():
             brought |= found
     assert "softmax" in brought
     modules = {value.__name__ for value in brought.values() if isinstance(value, ModuleType)}
-    assert modules - ordinary.MODULES <= {"torch.export", "torch.cpp"}
+    assert modules - ordinary.MODULES <= {"torch.export", "torch._C.cpp"}
 
 
 def test_what_is_ordinary_is_loaded_before_a_notebook_runs():
