@@ -1202,6 +1202,14 @@ def test_numbers_that_overflow_show_nothing():
         assert checks.telling_input.task.compare(given, value) is not None
 
 
+def test_an_empty_input_tells_nothing():
+    def telling(operator, query, key, value):
+        return query[:0], key, value
+
+    found = verdict(TASKS["telling_input"], telling)
+    assert "your query is empty" in " ".join(found.message.split()), found.message
+
+
 def test_a_whole_number_that_is_asked_for_is_no_float():
     task = checks.cache_bytes.task
     found = verdict(task, lambda *sizes: float(task.reference(*sizes)), refusing=False)

@@ -1847,7 +1847,7 @@ def test_an_answer_that_looks_into_the_layer_that_it_is_to_call_is_told_of(look)
     found = scan(TASKS["is_equivariant"], "tester", [("tester", source)], ["import torch"])
     assert found.remarks
     honest = "def tester(layer, x):\n    count.calls, tried = 0, vars()\n    return layer(x).equal(x)"
-    elsewhere = f"{honest}\nclass Mine:\n    steps = 3\nprint(vars(Mine), Mine.steps)"
+    elsewhere = f"{honest}\nclass Mine:\n    steps = 3\nprint(Mine.steps)"
     found = scan(TASKS["is_equivariant"], "tester", [("tester", elsewhere)], ["import torch"])
     assert [words for _, words, _ in found.remarks] == ["the code uses vars (line 2 of its cell)"]
 
@@ -2177,6 +2177,11 @@ UNUSUAL = {
     "a file that is imported": "np.savetxt('ipywidgets.py', [['x = 1']])",
     "a file that is written": "with open(name, 'w') as f:\n    f.write(text)",
     "the module itself": "import __main__ as m",
+    "what PyTorch calls later": "y.register_hook(lambda g: kept.append(f()))",
+    "what is chosen from all names": "f = [f for n, f in vars(F).items() if n[:6] == 'scaled'][0]",
+    "what is chosen by its length": "f = [n for n in dir(torch) if len(n) == 28]",
+    "what is asked for by a name that is chosen": "[operator.attrgetter(n)(F) for n in names]",
+    "what is asked for by a name that is put together": "getattr(s, 'soft' + word)",
     "modules by a star": "from matplotlib.pyplot import *",
     "modules by a star, of the library": "from torch.nn.functional import *",
     "what PyTorch calls in the middle of something": "class A:\n    def __index__(self):\n        return 1",

@@ -1315,6 +1315,8 @@ def _no_input(value: Any) -> str | None:
         if not part.isfinite().all():
             return f"in your {name} there is NaN or infinity: on that, attention itself says nothing"
     query, key, value = value
+    if not query.numel():
+        return "your query is empty"
     if query.shape[:-2] != key.shape[:-2] or key.shape[:-1] != value.shape[:-1] or not key.numel():
         return "the shapes do not fit: a value for each key, and the same batch for all three"
     if query.shape[-1] != key.shape[-1]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attncourse import scaling
 from attncourse.checks import laws
+from attncourse.checks.attention_operator import SOFTMAX
 from attncourse.checks.choices import SCALE, draw, only, scaled
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
@@ -127,7 +128,7 @@ running_total = Task(
             _forbidden_adds_nothing,
         ),
     ],
-    refuses=("softmax", "log_softmax", "special_log_softmax", "logsumexp", "logcumsumexp", "cummax"),
+    refuses=(*SOFTMAX, "cummax"),
     exact_dtype=True,
 )
 

@@ -62,6 +62,10 @@ RUNNING = {
 }
 # By these something is asked for by a text that is its name.
 ASKING = {"getattr", "setattr", "attrgetter", "methodcaller", "getattr_static"}
+# Where these have the names; the others have one behind what they ask.
+_NAMED_AT = {"attrgetter": slice(None), "methodcaller": slice(1)}
+# By these all names of something can be had, to choose one.
+LISTING = {"vars", "dir"}
 _DOTTED = re.compile(r"\w+(\.\w+)*")
 # Python itself gives every module these.
 HIDDEN = {"__builtins__", "__loader__", "__spec__"}
@@ -151,8 +155,12 @@ def _asked_for(node: ast.AST, called: Collection[ast.AST]) -> Iterator[str]:
         # Without an underline the name of a module is a word like others.
         yield from (one for one in names if _is_way(one) or (one.startswith("_") and _is_module(one)))
     elif isinstance(node, ast.Call) and last_name(node.func) in ASKING:
-        texts = (getattr(part, "value", None) for part in node.args)
+        texts = [getattr(part, "value", None) for part in node.args]
         yield from (text for text in texts if isinstance(text, str) and _is_module(text))
+        if not all(isinstance(text, str) for text in texts[_NAMED_AT.get(last_name(node.func), slice(1, 2))]):
+            yield f"{last_name(node.func)} with a name that is put together or chosen"
+    elif isinstance(node, ast.Call) and node.args and getattr(node.func, "id", "") in LISTING:
+        yield node.func.id  # type: ignore[attr-defined]
     elif isinstance(node, ast.MatchClass):
         yield from (name for name in node.kwd_attrs if _is_way(name) or _is_module(name))
     elif isinstance(node, ast.Name | ast.Attribute) and node not in called and last_name(node) in ASKING:
@@ -161,7 +169,9 @@ def _asked_for(node: ast.AST, called: Collection[ast.AST]) -> Iterator[str]:
 
 def _is_way(name: str) -> bool:
     """Whether an attribute leads from an object to what it is made of, or to what calls it."""
-    return (_is_hidden(name) and name not in METHODS) or name in FRAMES | RUNNING or name == "get_ipython"
+    # What is called by a hook of PyTorch's is not refused.
+    is_hook = name.startswith("register_") and "hook" in name
+    return (_is_hidden(name) and name not in METHODS) or name in FRAMES | RUNNING | {"get_ipython"} or is_hook
 
 
 def _is_code_in_a_file(node: ast.AST) -> bool:

@@ -144,10 +144,6 @@ def scan(
     for place, node, name in handed_on.handed_on((*own, *inside), forbids):
         lines[place, f"{name}, and hands it on to where nobody can follow it"].add(getattr(node, "lineno", 1))
     for place, cell, node, unwanted in seen:
-        if unwanted is forbidden and notebook.puts_a_name_together(cell, node):
-            lines[place, "getattr of PyTorch with a name that is put together"].add(
-                getattr(node, "lineno", 1)
-            )
         for text in _texts(node) if unwanted is forbidden else ():
             # A word is often no more than that, where nothing is asked for by its name.
             if _plain(text.rpartition(".")[2]) in forbidden and (by_name or "." in text):
@@ -260,17 +256,6 @@ class _Notebook:
             return node.id in self.imports
         last = getattr(node, "attr", "").lower().replace("_", "")
         return any(one in last for one in wanted)
-
-    def puts_a_name_together(self, cell: Cell, node: ast.AST) -> bool:
-        """Whether something of PyTorch's is asked for by a name that does not stand there."""
-        return (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "getattr"
-            and len(node.args) > 1
-            and not isinstance(node.args[1], ast.Constant)
-            and any(name.startswith("torch") for name in self.names(cell, node.args[0]))
-        )
 
     def _replaced(self, name: str) -> bool:
         """Whether something of this name may be put in the place of PyTorch's."""
