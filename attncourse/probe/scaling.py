@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from attncourse.probe.answer import Misfit, Plain, plain
 from attncourse.probe.calling import Way
@@ -92,7 +92,7 @@ class _Watch(TorchDispatchMode):
         if Refusal.in_given() > 1:  # besides this one: what a given function needs is not the answer's
             return result
         name = func.__name__.split(".")[0]
-        inputs = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Tensor)]
+        inputs = _tensors((*args, *(kwargs or {}).values()))
         compares_too_many = name in PRODUCTS and self._has_too_many_keys(*inputs[-2:])
         origin = frozenset().union(*map(self._origin, inputs))
         there = {_memory(part) for part in inputs}
@@ -138,6 +138,12 @@ class _Watch(TorchDispatchMode):
             and (made.is_floating_point() or made.is_complex())
             and self._origin(made) >= _OF_ANY
         )
+
+
+def _tensors(arguments: tuple[Any, ...]) -> list[Tensor]:
+    """The tensors among the arguments of one of PyTorch's operations, which may have lists of them."""
+    lists = (part if isinstance(part, tuple | list) else (part,) for part in arguments)
+    return [part for part in chain.from_iterable(lists) if isinstance(part, Tensor)]
 
 
 def _memory(part: Tensor) -> int:
