@@ -14,6 +14,7 @@ import warnings
 from collections import defaultdict
 from importlib import import_module, metadata
 from pathlib import Path
+from types import CodeType, FunctionType
 
 import nbformat
 import numpy as np
@@ -37,7 +38,7 @@ from attncourse.grading.answers import right_answers
 from attncourse.probe import wire
 from attncourse.probe.answer import Answer, Foreign, Misfit, plain
 from attncourse.probe.calling import Case, Way, handed_over, probe
-from attncourse.probe.refusing import given
+from attncourse.probe.refusing import FUSED, given
 
 ROOT = Path(__file__).parent.parent
 SEEDS = (0, 1)  # whose cases other tests have, too
@@ -304,6 +305,32 @@ def test_a_new_layer_has_numbers_of_the_size_that_is_asked_for(times, words):
     found = verdict(TASKS["MultiHeadAttention"], Layer, refusing=False)
     assert found.passed == (not words)
     assert words in " ".join(found.message.split())
+
+
+def names_in(code):
+    yield from code.co_names
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from names_in(part)
+
+
+@pytest.mark.parametrize(
+    "task", [task for task in TASKS.values() if task.refuses], ids=lambda task: task.name
+)
+def test_what_ends_in_a_refused_function_is_refused(task):
+    """PyTorch's functions written in Python are one call: what they call within is not seen."""
+    refused = {*FUSED, *task.refuses}
+    for place in (torch.nn.functional, torch.functional, torch.Tensor):
+        functions = {name: value for name, value in vars(place).items() if isinstance(value, FunctionType)}
+        ending = {name for name, value in functions.items() if refused.intersection(names_in(value.__code__))}
+        assert ending <= refused, place
+
+
+def test_a_softmax_with_noise_that_is_made_small_is_refused():
+    found = failed(
+        checks.softargmax, lambda scores: nn.functional.gumbel_softmax(scores * 1e9, tau=1e9, dim=-1)
+    )
+    assert "gumbel_softmax" in str(found)
 
 
 WHOLE_ROWS = """def chunked_attention(query, key, value, chunk_size):

@@ -2284,6 +2284,13 @@ KEEPING = {
     ),
     "a result of IPython's": ("{helper}", "Out[1](s, -1)"),
     "the last result": ("{helper}", "_(s, -1)"),
+    "out of a function": ("def f():\n    g = {helper}\n    global h\n    h = g\nf()", "h(s, -1)"),
+    "out of an inner function": (
+        "def f(x):\n    def g():\n        nonlocal x\n        x = {helper}\n    g()\n    global h\n    h = x",
+        "h(s, -1)",
+    ),
+    "out of a class": ("class A:\n    global h\n    g = {helper}\n    h = g", "h(s, -1)"),
+    "out of a comprehension": ("[h := g for f in [[{helper}]] for g in f]", "h(s, -1)"),
 }
 
 
@@ -2319,6 +2326,7 @@ HANDED_ON = {
     "by a pattern": "match {}:\n    case f:\n        put(box, f)",
     "by a loop": "for f in [{}]:\n    put(box, f)",
     "by a comprehension": "[put(box, f) for f in [{}]]",
+    "as a type": "x: {}",
     "against the order of the cell": "def late():\n    put(box, g)\ng = f = {}",
 }
 

@@ -86,6 +86,12 @@ def test_what_a_function_computes_when_it_is_defined_stands_outside():
     assert sorted((node.lineno, node.col_offset) for node in outside) == [(1, 14), (2, 24)]
 
 
+def test_what_a_comprehension_keeps_is_of_the_scope_around_it():
+    cell = Cell(ast.parse("[[kept := x for x in y] for y in z]\ndef f():\n    return {kept := x for x in y}"))
+    kept = [node for node in cell.nodes if isinstance(node, ast.Name) and node.id == "kept"]
+    assert [cell.scopes[node].owner("kept").kind for node in kept] == [None, ast.FunctionDef]
+
+
 def test_imports_count_where_they_are():
     source = (
         "from torch import exp\ndef f():\n    from torch import softmax as exp\n    global g\n    import g"

@@ -145,7 +145,8 @@ class _Carried:
                     return False
             elif isinstance(whole, ast.Assign | ast.AnnAssign | ast.NamedExpr):
                 targets = whole.targets if isinstance(whole, ast.Assign) else [whole.target]
-                if self._keep_in(cell, targets, name):
+                is_type = part is getattr(whole, "annotation", None)  # which Python keeps, too
+                if is_type or self._keep_in(cell, targets, name):
                     return True
                 if not isinstance(whole, ast.NamedExpr):
                     return False

@@ -267,17 +267,20 @@ class _Notebook:
         )
 
     @functools.cached_property
-    def defined(self) -> Mapping[str, Sequence[tuple[str, Cell, ast.AST]]]:
+    def defined(self) -> Mapping[str | tuple[Scope, str], Sequence[tuple[str, Cell, ast.AST]]]:
         """By the names that are the whole notebook's, what gives them code, each with its cell.
 
-        By a dot and a name also what gives something an attribute of that name, whatever it is.
+        By a scope and a name, what gives it code within. By a dot and a name also what gives something an
+        attribute of that name, whatever it is.
         """
-        defined: dict[str, list[tuple[str, Cell, ast.AST]]] = defaultdict(list)
+        defined: dict[str | tuple[Scope, str], list[tuple[str, Cell, ast.AST]]] = defaultdict(list)
         for place, cell in (*self.own, *self.inside):
             for node in cell.nodes:
                 for name in _given_by(node):
                     owner = cell.scopes[node].owner(name)
-                    if owner is cell.top and (self.bound[name] or name not in self.imports):
+                    if owner is not cell.top:
+                        defined[owner, name].append((place, cell, node))
+                    elif self.bound[name] or name not in self.imports:
                         defined[name].append((place, cell, node))
                     if owner.kind is ast.ClassDef:
                         defined[f".{name}"].append((place, cell, node))
@@ -290,7 +293,8 @@ class _Notebook:
 
     def reached(self, answer: str) -> Iterator[tuple[str, Cell, ast.AST]]:
         """What gives the answer its code, and what it calls by name: each node once."""
-        names, known, seen = [answer], {answer}, set()
+        names: list[str | tuple[Scope, str]] = [answer]
+        known, seen = {*names}, set()
         for name in names:  # which grows
             for place, cell, given in self.defined.get(name, ()):
                 left = [given]
@@ -301,11 +305,12 @@ class _Notebook:
                     seen.add(id(node))
                     left += ast.iter_child_nodes(node)
                     yield place, cell, node
-                    more = [f".{text}" for text in _texts(node)]
+                    more: list[str | tuple[Scope, str]] = [f".{text}" for text in _texts(node)]
                     if isinstance(node, ast.Attribute):
                         more.append(f".{node.attr}")
-                    if isinstance(node, ast.Name) and cell.scopes[node].owner(node.id) is cell.top:
-                        more.append(node.id)
+                    if isinstance(node, ast.Name):
+                        owner = cell.scopes[node].owner(node.id)
+                        more.append(node.id if owner is cell.top else (owner, node.id))
                     names += [name for name in more if name not in known]
                     known.update(more)
 
@@ -526,7 +531,9 @@ def _attributes_given_by(node: ast.AST) -> list[str]:
 def _targets(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Assign):
         return [*node.targets]
-    if isinstance(node, ast.AnnAssign | ast.NamedExpr | ast.AugAssign | ast.For | ast.AsyncFor):
+    if isinstance(
+        node, ast.AnnAssign | ast.NamedExpr | ast.AugAssign | ast.For | ast.AsyncFor | ast.comprehension
+    ):
         return [node.target]
     if isinstance(node, ast.With | ast.AsyncWith):
         return [item.optional_vars for item in node.items if item.optional_vars is not None]

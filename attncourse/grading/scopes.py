@@ -88,11 +88,12 @@ class Cell:
             if isinstance(node, ast.Global | ast.Nonlocal):
                 scope.declared |= dict.fromkeys(node.names, type(node))
             given += [(scope, name, origin) for name, origin in imports(node)]
-            given += [(_holder(scope, node), name, "") for name in _bound(node)]
+            given += [(scope, name, "") for name in _bound(node)]
             outside.update(_outside(node))
             inner = Scope(scope, type(node)) if isinstance(node, WITH_SCOPES) else scope
             for part in ast.iter_child_nodes(node):
-                waiting.append((part, inner.above if part in outside and inner.above else inner))
+                around = _around(inner) if isinstance(node, ast.NamedExpr) and part is node.target else inner
+                waiting.append((part, inner.above if part in outside and inner.above else around))
         # Last those of scopes further out, whose own names are known by then.
         for scope, name, origin in sorted(given, key=lambda one: one[1] in one[0].declared):
             if scope.declared.get(name) is ast.Nonlocal and scope.above is not None:
@@ -124,9 +125,9 @@ def _outside(node: ast.AST) -> Iterator[ast.AST]:
         )
 
 
-def _holder(scope: Scope, node: ast.AST) -> Scope:
-    """The scope in which a node binds a name: what a comprehension binds by ``:=`` is kept around it."""
-    while isinstance(node, ast.NamedExpr) and scope.kind in COMPREHENSIONS and scope.above is not None:
+def _around(scope: Scope) -> Scope:
+    """The scope that keeps what ``:=`` binds: of a comprehension the one around it."""
+    while scope.kind in COMPREHENSIONS and scope.above is not None:
         scope = scope.above
     return scope
 
@@ -150,8 +151,6 @@ def _bound(node: ast.AST) -> Iterator[str]:
     """The names that a node gives a meaning or takes it from, imports left out."""
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
         yield node.id
-    elif isinstance(node, ast.NamedExpr):
-        yield node.target.id
     elif isinstance(node, ast.arg):
         yield node.arg
     elif isinstance(node, ast.MatchMapping):
