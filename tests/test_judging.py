@@ -2345,6 +2345,27 @@ def test_a_person_is_told_of_what_is_handed_on(source):
 
 
 @pytest.mark.parametrize(
+    "asking", ['getattr({}, "{}")', 'attrgetter("{1}")({0})', 'm("{1}", -1)'], ids=["get", "attr", "method"]
+)
+@pytest.mark.parametrize("kept", ["list.append(box, ask)", "def reg(f):\n    box.append(f)\nreg(ask)"])
+def test_what_is_asked_for_by_its_name_is_told_of_wherever_it_goes(asking, kept):
+    before = "from operator import attrgetter, methodcaller as m\nbox = []\ndef ask(s):\n    return "
+    mine = ("mine", "def mine(s):\n    return box[0](s, -1)")
+    for name, told in (("softmax", True), ("exp", False)):
+        cells = [("own", f"{before}{asking.format('torch', name)}(s)\n{kept}"), mine]
+        remarks = scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+        assert bool(remarks) == told, remarks
+        assert not told or "softmax" in remarks[0].words
+
+
+def test_what_a_pattern_asks_for_is_told_of_wherever_it_goes():
+    ask = "def ask(s):\n    match torch:\n        case object(softmax=f):\n            return f(s, -1)"
+    cells = [("own", f"{ask}\nlist.append(box, ask)"), ("mine", "def mine(s):\n    return box[0](s)")]
+    (remark,) = scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+    assert remark.words == "the code uses softmax (line 3 of its cell)"
+
+
+@pytest.mark.parametrize(
     "source",
     [
         *("print(mine(s) - {}(s, -1))", "theirs = {}\nerror = theirs(s, -1) - mine(s)"),

@@ -141,6 +141,11 @@ def scan(
                 return last
         return ""
 
+    for place, cell in (*own, *inside):
+        for node in cell.nodes:
+            for text in notebook.asked_for(cell, node):
+                if _plain(text.rpartition(".")[2]) in ready:
+                    lines[place, text].add(getattr(node, "lineno", 1))
     for place, node, name in handed_on.handed_on((*own, *inside), forbids):
         lines[place, f"{name}, and hands it on to where nobody can follow it"].add(getattr(node, "lineno", 1))
     for place, cell, node, unwanted in seen:
@@ -247,6 +252,14 @@ class _Notebook:
                 # Of what stands between no more than the last: in a long line there are thousands.
                 middle = before or origin.rpartition(".")[2]
                 yield f"{origin.partition('.')[0]}.{middle}.{node.attr}"
+
+    def asked_for(self, cell: Cell, node: ast.AST) -> list[str]:
+        """The texts by which a node asks for something that has them as its name."""
+        if not isinstance(node, ast.Call) or not node.args:
+            return _texts(node) if isinstance(node, ast.MatchClass) else []
+        texts = [text for part in node.args for text in _texts(part)]
+        names = {last_name(node.func), *(name.rpartition(".")[2] for name in self.names(cell, node.func))}
+        return texts if texts and not ordinary.ASKING.isdisjoint(names) else []
 
     def may_be_of(self, cell: Cell, node: ast.AST, wanted: Collection[str]) -> bool:
         """Whether a name could be one of the wanted, or be imported: a quick look, for most are not."""
