@@ -314,23 +314,29 @@ def names_in(code):
             yield from names_in(part)
 
 
-@pytest.mark.parametrize(
-    "task", [task for task in TASKS.values() if task.refuses], ids=lambda task: task.name
-)
+@each_task
 def test_what_ends_in_a_refused_function_is_refused(task):
     """PyTorch's functions written in Python are one call: what they call within is not seen."""
     refused = {*FUSED, *task.refuses}
     for place in (torch.nn.functional, torch.functional, torch.Tensor):
         functions = {name: value for name, value in vars(place).items() if isinstance(value, FunctionType)}
         ending = {name for name, value in functions.items() if refused.intersection(names_in(value.__code__))}
-        assert ending <= refused, place
+        assert all(any(one in name for one in refused) for name in ending), place
 
 
-def test_a_softmax_with_noise_that_is_made_small_is_refused():
-    found = failed(
-        checks.softargmax, lambda scores: nn.functional.gumbel_softmax(scores * 1e9, tau=1e9, dim=-1)
-    )
-    assert "gumbel_softmax" in str(found)
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("gumbel_softmax", lambda scores: nn.functional.gumbel_softmax(scores * 1e9, tau=1e9, dim=-1)),
+        ("_safe_softmax", lambda scores: torch._safe_softmax(scores, -1)),
+        (
+            "linear_cross_entropy",
+            lambda scores: nn.functional.linear_cross_entropy(scores, scores, torch.arange(len(scores))),
+        ),
+    ],
+)
+def test_a_refused_function_is_refused_by_its_longer_names_too(name, answer):
+    assert f"PyTorch's own {name}" in " ".join(str(failed(checks.softargmax, answer)).split())
 
 
 WHOLE_ROWS = """def chunked_attention(query, key, value, chunk_size):

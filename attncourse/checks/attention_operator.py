@@ -36,12 +36,10 @@ SOFTMAX = (
     "special_log_softmax",
     "_softmax",
     "softmin",
-    "gumbel_softmax",
     "logsumexp",
     "special_logsumexp",
     "logcumsumexp",
     "cross_entropy",
-    "linear_cross_entropy",
 )
 
 

@@ -259,7 +259,7 @@ class _Notebook:
             return _texts(node) if isinstance(node, ast.MatchClass) else []
         texts = [text for part in node.args for text in _texts(part)]
         names = {last_name(node.func), *(name.rpartition(".")[2] for name in self.names(cell, node.func))}
-        return texts if texts and not ordinary.ASKING.isdisjoint(names) else []
+        return texts if texts and not ASKING.isdisjoint(names) else []
 
     def may_be_of(self, cell: Cell, node: ast.AST, wanted: Collection[str]) -> bool:
         """Whether a name could be one of the wanted, or be imported: a quick look, for most are not."""
