@@ -2327,6 +2327,12 @@ HANDED_ON = {
     "by a loop": "for f in [{}]:\n    put(box, f)",
     "by a comprehension": "[put(box, f) for f in [{}]]",
     "as a type": "x: {}",
+    "by an equality": "box == {}",
+    "by another name of an object": "other = box\nother.soft = {}",
+    "by an own decorator": "def wraps(f):\n    box.append(f)\n@wraps\ndef f(s):\n    return {}(s, -1)",
+    "by a renamed one": "from functools import reduce as cache\n@cache\ndef f(s):\n    return {}(s, -1)",
+    "by an own object's": "box = A()\n@box.cache\ndef f(s):\n    return {}(s, -1)",
+    "by a setter": "class A:\n    p = box\n    @p.setter\n    def p(self, s):\n        return {}(s, -1)",
     "against the order of the cell": "def late():\n    put(box, g)\ng = f = {}",
 }
 
@@ -2342,6 +2348,32 @@ def test_a_person_is_told_of_what_is_handed_on(source):
     # What no task forbids goes where it likes.
     cells[0] = ("own", source.format("torch.exp"))
     assert not scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "def __init__(self):\n        " + way
+        for way in (
+            *("box.append(self)", "box.append(type(self))", "box.append(self.__class__)", "box += [self]"),
+            *("list.append(box, self)", "box[0] = self", "box << self", "self == box", "other = self"),
+            *("box.append(getattr(self, 'f'))", "box.append(lambda: self)", "[put(x) for x in (self,)]"),
+        )
+    ]
+    + [
+        "def __new__(cls):\n        box.append(cls)",
+        "def __init__(*both):\n        box.append(both[0])",
+        "__init__ = lambda me: box.append(me)",
+        "def itself(self):\n        return self",
+    ],
+)
+@pytest.mark.parametrize("where", ["class A:\n    {}\n    {}\n", "class B:\n    {}\nclass A(B):\n    {}\n"])
+def test_a_person_is_told_of_an_object_that_keeps_itself(where, method):
+    mine = ("mine", "def mine(s):\n    return box[0](s, -1)")
+    for called, told in (("torch.softmax", True), ("torch.exp", False)):
+        source = where.format(method, f"def __call__(self, s, dim):\n        return {called}(s, dim)") + "A()"
+        remarks = scan(TASKS["softargmax"], "mine", [("own", source), mine], ["import torch"]).remarks
+        assert bool(remarks) == told, remarks
 
 
 @pytest.mark.parametrize(
@@ -2373,6 +2405,10 @@ def test_what_a_pattern_asks_for_is_told_of_wherever_it_goes():
         "for f in (mine, {}):\n    print(f(s, -1))",
         "class A(torch.nn.Module):\n    def forward(self, s):\n        return {}(s, -1)\nprint(A()(s))",
         "mine is {}",
+        "import functools\n@functools.lru_cache(2)\ndef theirs(s):\n    return {}(s, -1)\nprint(theirs(s))",
+        "class A(torch.nn.Module):\n    def __init__(self):\n        super(A, self).__init__()\n"
+        "        torch.nn.Module.__init__(self)\n        self.f = {}\n    def __repr__(self):\n"
+        "        return f'{{self.__class__.__name__}} of {{len(self)}}'\nprint(A()(s))",
     ],
 )
 def test_what_is_only_compared_with_is_not_handed_on(source):

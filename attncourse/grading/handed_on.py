@@ -16,11 +16,13 @@ from attncourse.grading.scopes import COMPREHENSIONS, Cell, Scope, last_name
 _TAKING = {"pop", "popleft", "popitem", "get", "setdefault", "values", "items", "copy", "__getitem__"}
 # As these attributes a function or a layer can be called, too.
 _CALLING = {"forward", "apply", "__call__", "__func__", "__wrapped__", "_call_impl"}
-# Of what these decorators make of a function the name is still its name.
+# Of what these decorators of Python's and PyTorch's make of a function the name is still its name.
 _DECORATORS = {
-    *("property", "setter", "staticmethod", "classmethod", "cache", "lru_cache", "cached_property", "wraps"),
+    *("property", "staticmethod", "classmethod", "cache", "lru_cache", "cached_property", "wraps"),
     *("no_grad", "inference_mode", "dataclass", "contextmanager", "abstractmethod", "override"),
 }
+# These functions of Python's keep nothing of what they are asked about, and give nothing of it back.
+_ASKED = {"super", "isinstance", "hasattr", "setattr", "len", "print", "repr", "str", "id", "float", "int"}
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _MOST_ROUNDS = 6  # in which something goes from one name to the next, against the order of the cells
 # Through these a value goes on unchanged, or as a part of something.
@@ -29,7 +31,7 @@ _PASSING = (
     *COMPREHENSIONS,
 )
 # Here it only is shown, or told from others.
-_ENDING = (ast.Expr, ast.JoinedStr, ast.FormattedValue, ast.Assert, ast.If, ast.While, ast.Lambda)
+_ENDING = (ast.Expr, ast.JoinedStr, ast.FormattedValue, ast.Assert, ast.If, ast.While)
 
 
 @functools.lru_cache(maxsize=500)
@@ -57,7 +59,7 @@ def handed_on(
     ]
     if not there:
         return
-    carried = _Carried()
+    carried = _Carried([cell for _, cell in cells])
     for _, cell, part, name in there:
         carried.add(cell, part, name)
     for _ in range(_MOST_ROUNDS):
@@ -65,7 +67,10 @@ def handed_on(
         found: dict[int, tuple[str, ast.AST, str]] = {}
         for place, cell in cells:
             for node in cell.nodes:
-                if (name := carried.name_of(cell, node)) and carried.goes_astray(cell, node, name):
+                name = carried.name_of(cell, node)
+                if not name or not carried.goes_astray(cell, node, name):
+                    name = carried.lets_itself_out(cell, node)
+                if name:
                     found[id(node)] = place, node, name
         if len(carried.by) == known:  # nothing is new
             break
@@ -75,11 +80,33 @@ def handed_on(
 
 
 class _Carried:
-    """What names, attributes and functions are made of something forbidden, and its name."""
+    """What names, attributes and functions are made of something forbidden, and its name.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    cells : sequence of Cell
+    """
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
         self.by: dict[tuple[Scope | None, str] | ast.AST, str] = {}
         self.classes: set[tuple[Scope | None, str]] = set()
+        scopes = {scope for cell in cells for scope in cell.scopes.values()}
+        # What the notebook itself gives a meaning, or imports under another name.
+        self.own = {name for scope in scopes for name in scope.bound}
+        self.own |= {
+            name
+            for scope in scopes
+            for name, origins in scope.imports.items()
+            if any(origin.rpartition(".")[2] != name for origin in origins)
+        }
+        self.selves = {
+            _key(cell, first, first.arg)
+            for cell in cells
+            for method in cell.nodes
+            if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            and cell.scopes[method].kind is ast.ClassDef
+            for first in _first_of(method.args)
+        }
 
     def add(self, cell: Cell, node: ast.AST, name: str) -> None:
         """Note that a node stands for something forbidden, and what functions and classes it stands in."""
@@ -118,22 +145,59 @@ class _Carried:
                 self._keep(cell, part, part.id, name)
             elif isinstance(part, ast.Attribute) and stored:
                 self.by.setdefault((None, f".{part.attr}"), name)
+                # What else it is an attribute of may have other names, by which it is called.
+                other |= not self._is_self(cell, part.value)
             elif isinstance(part, ast.MatchAs | ast.MatchStar) and part.name:
                 self._keep(cell, part, part.name, name)
             other |= isinstance(part, ast.Subscript) and stored
         return other
 
+    def _is_self(self, cell: Cell, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and _key(cell, node, node.id) in self.selves
+
+    def _is_pythons(self, cell: Cell, function: ast.AST) -> bool:
+        """Whether the name with which this begins has its meaning from Python or by an import."""
+        root = cell.roots.get(function, function)
+        return isinstance(root, ast.Name) and root.id not in self.own
+
+    def _keeps_the_name(self, cell: Cell, decorator: ast.AST) -> bool:
+        function = getattr(decorator, "func", decorator)
+        return last_name(function) in _DECORATORS and self._is_pythons(cell, function)
+
+    def _only_asks(self, cell: Cell, call: ast.Call) -> bool:
+        return getattr(call.func, "id", "") in _ASKED and self._is_pythons(cell, call.func)
+
+    def lets_itself_out(self, cell: Cell, node: ast.AST) -> str:
+        """What is forbidden in a class of the notebook, if an object hands itself on from within a method.
+
+        Any class may be what another one is made from.
+        """
+        if not self.classes or not isinstance(node, ast.Name) or not self._is_self(cell, node):
+            return ""
+        above = _above(cell)
+        part: ast.AST = node
+        while isinstance(whole := above[part], ast.Subscript) or getattr(whole, "attr", "") == "__class__":
+            part = whole
+        if isinstance(whole, ast.Call) and part is not whole.func:
+            stays = self._only_asks(cell, whole) or last_name(whole.func) == "__init__"
+            stays = stays and self._is_pythons(cell, whole.func)
+        elif isinstance(whole, ast.Compare):
+            stays = _is_by_identity(whole)
+        else:
+            stays = isinstance(whole, (ast.Attribute, ast.Call, *_ENDING))
+        return "" if stays else min(self.by[key] for key in self.classes)
+
     def goes_astray(self, cell: Cell, node: ast.AST, name: str) -> bool:
         """Whether something forbidden goes where nobody can follow it; where it is kept is noted."""
         if isinstance(node, _Definition):
-            others = [last_name(getattr(one, "func", one)) for one in node.decorator_list]
-            return not _DECORATORS.issuperset(others) or bool(getattr(node, "keywords", ()))
+            known = all(self._keeps_the_name(cell, one) for one in node.decorator_list)
+            return not known or bool(getattr(node, "keywords", ()))
         above = _above(cell)
         part: ast.AST = node
         while (whole := above.get(part)) is not None:
             if isinstance(whole, ast.Call):
                 if part is not whole.func:
-                    return True
+                    return not self._only_asks(cell, whole)
                 makes = last_name(part) == name and not name.islower()  # one of PyTorch's layers
                 makes |= isinstance(part, ast.Name) and _key(cell, part, part.id) in self.classes
                 takes = isinstance(part, ast.Attribute) and part.attr in _TAKING and part is not node
@@ -164,15 +228,25 @@ class _Carried:
                 if part is not whole.value:
                     return True
             elif isinstance(whole, ast.Compare):
-                return not all(isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) for op in whole.ops)
+                return not _is_by_identity(whole)
             elif isinstance(whole, ast.ClassDef):
                 return part in whole.decorator_list
-            elif isinstance(whole, _ENDING):
+            elif isinstance(whole, (*_ENDING, ast.Lambda)):
                 return False
             elif not isinstance(whole, _PASSING):
                 return True
             part = whole
         return False
+
+
+def _first_of(arguments: ast.arguments) -> list[ast.arg]:
+    """What a method calls the object that it is of."""
+    return [*arguments.posonlyargs, *arguments.args, *filter(None, [arguments.vararg])][:1]
+
+
+def _is_by_identity(comparison: ast.Compare) -> bool:
+    """Whether nothing is called that could keep what is compared."""
+    return all(isinstance(op, ast.Is | ast.IsNot) for op in comparison.ops)
 
 
 def _key(cell: Cell, node: ast.AST, name: str) -> tuple[Scope | None, str]:
