@@ -2376,6 +2376,14 @@ def test_a_person_is_told_of_an_object_that_keeps_itself(where, method):
         assert bool(remarks) == told, remarks
 
 
+@pytest.mark.parametrize("before", ["def print(what):\n    box.append(what)", "class C:\n    pass"])
+def test_an_own_function_may_keep_what_it_is_asked_about(before):
+    source = f"{before}\nclass A:\n    def __init__(self):\n        print(self)\n        C.__init__(self)"
+    source += "\n    def f(self, s):\n        return torch.softmax(s, -1)\nA()"
+    mine = ("mine", "def mine(s):\n    return box[0].g(s)")
+    assert scan(TASKS["softargmax"], "mine", [("own", source), mine], ["import torch"]).remarks
+
+
 @pytest.mark.parametrize(
     "asking", ['getattr({}, "{}")', 'attrgetter("{1}")({0})', 'm("{1}", -1)'], ids=["get", "attr", "method"]
 )
@@ -2408,7 +2416,7 @@ def test_what_a_pattern_asks_for_is_told_of_wherever_it_goes():
         "import functools\n@functools.lru_cache(2)\ndef theirs(s):\n    return {}(s, -1)\nprint(theirs(s))",
         "class A(torch.nn.Module):\n    def __init__(self):\n        super(A, self).__init__()\n"
         "        torch.nn.Module.__init__(self)\n        self.f = {}\n    def __repr__(self):\n"
-        "        return f'{{self.__class__.__name__}} of {{len(self)}}'\nprint(A()(s))",
+        "        return f'{{self.__class__.__name__}} of {{len(self)}} {{self[0]}}'\nprint(A()(s))",
     ],
 )
 def test_what_is_only_compared_with_is_not_handed_on(source):
