@@ -424,6 +424,27 @@ def test_keys_beside_the_real_ones_do_not_hide_that_all_are_met_at_once(more):
     assert "a number for each of all" in " ".join(found.message.split()), found.message
 
 
+BY_OUT = """def chunked_attention(query, key, value, chunk_size):
+    output = torch.empty(*query.shape[:-1], value.shape[-1], dtype=query.dtype)
+    num_keys = key.shape[-2]
+    for n in range(query.shape[-2]):
+        row = key.new_empty(*key.shape[:-2], 1, num_keys + 1)
+        for start in range(0, num_keys, chunk_size):
+            stop = min(start + chunk_size, num_keys)
+            keys = key[..., start:stop, :].mT
+            torch.matmul(query[..., n, None, :], keys, out=row[..., start:stop])
+        torch.amax(key[..., :1, :], -1, keepdim=True, out=row[..., -1:])
+        weights = torch.softmax(row[..., :-1] / math.sqrt(query.shape[-1]), -1)
+        output[..., n, :] = (weights.mT * value).sum(-2)
+    return output
+"""
+
+
+def test_what_is_written_by_out_is_made_of_what_stood_beside_it_too():
+    found = verdict(TASKS["chunked_attention"], compiled(BY_OUT, "chunked_attention"))
+    assert "a number for each of all" in " ".join(found.message.split()), found.message
+
+
 def test_all_sequences_as_rows_of_one_are_within_the_budget():
     source = """def chunked_attention(query, key, value, chunk_size):
     queries = query.reshape(-1, *query.shape[-2:])
@@ -456,7 +477,11 @@ ROW_BY_ROW = """def chunked_attention(query, key, value, chunk_size):
         output[..., n, :] /= total[..., 0]
     return output
 """
-SCORES_OF_ONE_QUERY = ("k @ query[..., n, :, None]", "(query[..., n, None, :] @ k.mT).mT")
+SCORES_OF_ONE_QUERY = (
+    "k @ query[..., n, :, None]",
+    "(query[..., n, None, :] @ k.mT).mT",
+    "torch.matmul(k, query[..., n, :, None], out=k.new_empty(*k.shape[:-1], 1))",
+)
 
 
 @pytest.mark.parametrize("parts", ["[1, key.shape[-2] - 1]", "-(-key.shape[-2] // 2)", "chunk_size + 1"])

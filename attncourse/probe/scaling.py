@@ -93,7 +93,7 @@ class _Watch(TorchDispatchMode):
             return result
         name = func.__name__.split(".")[0]
         inputs = _tensors((*args, *(kwargs or {}).values()))
-        compares_too_many = name in PRODUCTS and self._has_too_many_keys(*inputs[-2:])
+        compares_too_many = name in PRODUCTS and self._has_too_many_keys(*_tensors(args)[-2:])
         origin = frozenset().union(*map(self._origin, inputs))
         there = {_memory(part) for part in inputs}
         computed = not (func.is_view or name.startswith(("new_", "empty", "zeros", "ones", "full")))
