@@ -1302,7 +1302,7 @@ def _text(
     dtype: torch.dtype = torch.float32,
 ) -> laws.Draw:
     def drawn(normal: Normal) -> Inputs:
-        # Logits are sums of large numbers, of either sign: with a small table they are as precise as the rest.
+        # Logits are sums of numbers of either sign: with a small table they are as precise as the rest.
         weights = {"table": 0.4 * normal(VOCABULARY, dim, dtype=dtype)}
         for number in range(blocks):
             block = _learned(normal, _block_shapes(dim, heads, shared, 5), dtype)
