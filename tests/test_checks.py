@@ -1592,6 +1592,15 @@ def test_a_tensor_without_dimensions_has_no_place(new_check):
     assert "a sparse tensor" in failed(check, lambda: torch.eye(2).to_sparse()).message
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float8_e4m3fn])
+def test_right_numbers_of_a_type_that_grading_does_not_read_are_wrong_at_home_too(new_check, dtype):
+    check = new_check("vector", lambda: torch.tensor([0, 1]))
+    answer = torch.tensor([0.0, 1.0]).to(dtype)
+    assert f"a tensor of {str(dtype).removeprefix('torch.')}" in failed(check, lambda: answer).message
+    with pytest.raises(ValueError, match="too much to tell"):
+        wire.encode(answer)
+
+
 def test_a_law_is_asked_only_about_what_has_its_form():
     assert same_form(torch.ones(2), torch.zeros(2, dtype=torch.float64))
     assert not same_form(torch.ones(2), torch.ones(3))

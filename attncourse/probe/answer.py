@@ -13,6 +13,19 @@ from torch import Tensor
 # lists and dictionaries of them. Nothing in it can run.
 Plain = Any
 
+# What the numbers of a tensor are; no answer is made of others, such as complex ones.
+DTYPES = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+)
 # A tensor with more numbers answers no task, and might not fit into the memory.
 MOST_NUMBERS = 2**20
 # The same of a list, a tuple or a dictionary.
@@ -97,6 +110,8 @@ def plain(value: Any) -> Plain:
                 return Foreign(f"a tensor of shape {tuple(value.shape)}, far larger than asked for")
             if value.dtype in (torch.uint16, torch.uint32, torch.uint64):
                 value = value.long()  # whole numbers like all others
+            if value.dtype not in DTYPES:
+                return Foreign(f"a tensor of {str(value.dtype).removeprefix('torch.')}")
             return value.detach().as_subclass(Tensor).cpu().clone()
     if value is None or isinstance(value, bool):
         return value

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.probe.answer import FAILURES, Answer, Failure, Foreign, Plain, plain
+from attncourse.probe.answer import DTYPES, FAILURES, Answer, Failure, Foreign, Plain, plain
 from attncourse.probe.calling import Calling, Case, Way
 from attncourse.probe.program import Named, Program
 
@@ -33,21 +33,7 @@ MAX_DIMS = 16
 _OF_NAMES = ("unwritten part", "refused", "raised", "missing")
 _NAME = re.compile(r"((PyTorch|attncourse)'s own )?[\w.<>]{1,60}|")
 
-DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (
-        torch.bool,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    )
-}
+_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES}
 
 
 class Malformed(ValueError):
@@ -211,7 +197,7 @@ def _packed(value: Plain) -> Any:
 
 def _bytes(tensor: Tensor) -> bytes:
     name = str(tensor.dtype).removeprefix("torch.")
-    if name not in DTYPES or tensor.dim() > MAX_DIMS or tensor.numel() > MAX_ANSWER:
+    if name not in _DTYPES or tensor.dim() > MAX_DIMS or tensor.numel() > MAX_ANSWER:
         raise ValueError(f"value is a tensor of {name} and shape {tuple(tensor.shape)}: too much to tell")
     if not tensor.numel():
         return b""
@@ -240,7 +226,7 @@ def _unpacked(value: Any) -> Plain:
 
 
 def _tensor(name: Any, shape: Any, text: Any) -> Tensor:
-    dtype = DTYPES[name]
+    dtype = _DTYPES[name]
     if not isinstance(shape, list) or len(shape) > MAX_DIMS:
         raise TypeError
     if not all(type(size) is int and 0 <= size <= MAX_ANSWER for size in shape):
