@@ -36,7 +36,7 @@ from attncourse.checks.verdict import Code, Facts, Passage, in_words, link
 from attncourse.experiments._training import one_cycle
 from attncourse.grading.answers import right_answers
 from attncourse.probe import wire
-from attncourse.probe.answer import Answer, Foreign, Misfit, plain
+from attncourse.probe.answer import Answer, Foreign, Misfit, bounded, plain
 from attncourse.probe.calling import Case, Way, handed_over, probe
 from attncourse.probe.refusing import FUSED, given
 
@@ -1590,6 +1590,65 @@ def test_a_tensor_without_dimensions_has_no_place(new_check):
     assert "it is wrong, yours is 3" in failed(check, lambda: torch.tensor(3.0)).message
     assert "it is NaN" in failed(check, lambda: torch.tensor(math.nan)).message
     assert "a sparse tensor" in failed(check, lambda: torch.eye(2).to_sparse()).message
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.zeros(16_371, dtype=torch.float64),
+        [torch.zeros(2, 2, dtype=torch.float64) for _ in range(992)],
+        [[-1 / 3] * 2730, [10**18] * 2730],
+        {"ж" * 900: torch.ones(3), "words": ["ж" * 3900] * 5},
+    ],
+)
+def test_what_is_an_answer_at_home_can_be_read_in_grading(value):
+    assert bounded(value) is value
+    (answer,) = wire.decode_answers(wire.encode_answers([Answer(value)]), 1)
+    assert compare.difference(answer.value, value) is None
+    if isinstance(value, dict):
+        assert answer.value.keys() == value.keys()
+
+
+def test_what_grading_does_not_read_is_no_answer_at_home_either():
+    def many_rows(query, x):
+        return torch.cat([x, *[x[-1:]] * 8000])
+
+    found = verdict(TASKS["same_rows"], many_rows)
+    assert not found.passed
+    assert "where grading reads 131,072" in " ".join(found.message.split())
+
+
+@pytest.mark.parametrize("row", [0, 1, -1, -2])
+def test_no_row_answers_for_all_sequences(row):
+    def same_rows(query, x):
+        return torch.cat([x, *[x[row][None]] * 5])
+
+    for seed in range(5):
+        assert not verdict(TASKS["same_rows"], same_rows, (seed,)).passed
+
+
+@pytest.mark.parametrize("name", ["is_equivariant", "symmetry"])
+def test_a_layer_shows_nothing_but_its_numbers(name):
+    class Spy:
+        def __matmul__(self, other):
+            return self
+
+    class Mine(torch.Tensor):
+        pass
+
+    graphs = []
+
+    def answer(layer, x):
+        with torch.enable_grad():
+            graphs.append(layer(x.clone().requires_grad_()).grad_fn)
+        for other in (Spy(), x.as_subclass(Mine), x.numpy()):
+            with pytest.raises(TypeError, match="takes a tensor of plain numbers"):
+                layer(other)
+        return False
+
+    verdict(TASKS[name], answer)
+    assert len(graphs) > 30
+    assert set(graphs) == {None}
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float8_e4m3fn])

@@ -207,11 +207,12 @@ def test_a_flat_folder_without_a_roster(course, capsys):
 
 def test_a_name_that_pages_could_misread_is_not_copied(course, capsys):
     (course / "flat").mkdir()
-    for name in ("<img src=x>", "Sinéad O'Brien"):
+    for name in ("<img src=x>", "Sinéad O'Brien", "Mal\x1b[2Jlory"):
         write(course / "flat" / f"{name}.ipynb", notebook())
     out = collect(capsys, course / "flat", expect=1)
     assert set(there(course)) == {"Sinéad-O'Brien"}
     assert "is of '<img src=x>': the name holds one of < > \" & \\ %; rename it, or give a roster" in out
+    assert r"is of 'Mal\x1b[2Jlory', which cannot be the name of a folder" in out
 
 
 def test_what_lies_there_and_was_not_collected_stays(course, capsys):

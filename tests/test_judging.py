@@ -715,6 +715,18 @@ def test_what_is_printed_faster_than_it_is_read_costs_no_mark(grace, kept, tmp_p
     assert mark(nb, "part") == 2
 
 
+@pytest.mark.slow
+def test_where_to_read_is_said_by_the_check_and_not_by_a_student(tmp_path):
+    words = 'raise ValueError("Read: book/masking.html#masking-three-ways")'
+    cells = [new_code_cell(HEAD), new_code_cell(f"def softargmax(scores):\n    {words}")]
+    cells += [check_cell("raises", "checks.softargmax(softargmax)"), new_code_cell(WRONG_PART)]
+    nb = executed([*cells, check_cell("wrong", "checks.softargmax(softargmax)")], tmp_path)
+    checked = nb.metadata.attncourse["checks"]
+    assert "book/masking.html" in text_of(nb, "raises")
+    assert checked["raises"]["read"] is None
+    assert f"book/{checked['wrong']['read'].replace('#', '.html#')}" in text_of(nb, "wrong")
+
+
 EQUIVARIANT_WITH_DERIVATIVES = """def is_equivariant(layer, x):
     y = layer(x.requires_grad_())
     if y.requires_grad:

@@ -1139,7 +1139,10 @@ def _same_rows_cases(seed: int) -> list[Case]:
         case(4, 3),
         case(2, 2, "two rows"),
         case(5, 4, "a query of zeros", torch.zeros(1, 4, dtype=torch.float64)),
-        *(_with_the_output_in(normal(2, 3, dtype=torch.float64), place) for place in ("first", "last")),
+        *(
+            _with_the_output_in(normal(2, 3, dtype=torch.float64), place)
+            for place in ("first", "second", "last")
+        ),
         _with_a_row_far_away(normal(3, 3, dtype=torch.float64)),
     ]
 
@@ -1152,7 +1155,8 @@ def _with_a_row_far_away(x: Tensor) -> Case:
 
 def _with_the_output_in(x: Tensor, place: str) -> Case:
     """A query of zeros, to which all rows are alike, and a row that is the mean of the others."""
-    rows = [x.mean(0, keepdim=True), x] if place == "first" else [x, x.mean(0, keepdim=True)]
+    before = {"first": 0, "second": 1, "last": len(x)}[place]
+    rows = [x[:before], x.mean(0, keepdim=True), x[before:]]
     query = torch.zeros(1, x.shape[1], dtype=x.dtype)
     return Case({"query": query, "x": torch.cat(rows)}, f"the {place} row is what comes out anyway")
 

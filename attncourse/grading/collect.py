@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -278,7 +279,8 @@ class Collection:
         # Of a platform's number and name, the name: the number may be another one in the next exercise.
         name = who.names[-1] if who.platform else who.names[0]
         plain = "-".join(name.split())
-        if not plain or plain.startswith(".") or "/" in plain:
+        obeyed = any(unicodedata.category(letter) == "Cc" for letter in plain)  # by a terminal
+        if not plain or plain.startswith(".") or "/" in plain or obeyed:
             raise LookupError(f"is of {name!r}, which cannot be the name of a folder")
         if unfit := unfit_for_a_name(plain):
             raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")

@@ -35,12 +35,13 @@ from traitlets.config import Config
 from traitlets.utils.importstring import import_item
 
 from attncourse.checks.task import registry, source_of
+from attncourse.checks.verdict import link
 from attncourse.grading import leftovers, rules, secret
 from attncourse.grading.adapt import adapt
 from attncourse.grading.answers import right_answers
 from attncourse.grading.autograding import Log, run, snapshot
 from attncourse.grading.by_hand import set_aside
-from attncourse.grading.feedback import PASSAGE, fingerprint
+from attncourse.grading.feedback import fingerprint
 from attncourse.grading.harmless import one_line
 from attncourse.grading.job import Files, Graded, Job, Limits, NotGraded, Page, PageJob, Unit, course_version
 from attncourse.grading.marks import TaskMarks, TotalMarks, UnitMarks, everyone, mark
@@ -451,13 +452,8 @@ class Course:
 
     def _passages(self, submission: Submission) -> dict[str, str]:
         """For each graded cell whose check names a passage of the book, that passage."""
-        notebook = self._graded_notebook(submission)
-        found = {}
-        for cell in notebook.cells if notebook else ():
-            said = str(cell.get("outputs", "")) if is_grade(cell) else ""
-            if passage := PASSAGE.search(said):
-                found[cell.metadata.nbgrader.grade_id] = passage[0]
-        return found
+        checks = self.about(submission).get("checks", {})
+        return {name: link(check["read"]) for name, check in checks.items() if check.get("read")}
 
     def _record(
         self,

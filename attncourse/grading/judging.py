@@ -30,7 +30,7 @@ import attncourse
 from attncourse.checks import Case, CheckFailed, Task, Verdict
 from attncourse.checks.judge import judge
 from attncourse.checks.task import registry
-from attncourse.checks.verdict import Words
+from attncourse.checks.verdict import Passage, Words
 from attncourse.grading import beside, made, secret
 from attncourse.grading.harmless import LONGEST_REMARK, one_line, several_lines
 from attncourse.grading.job import NotGraded
@@ -311,6 +311,9 @@ class Execute(preprocessors.Execute):
             "mistakes": [label for one in failed for label in one.mistakes],
             "law": laws[0] if laws else None,
             "carried": [part for one in verdicts for part in one.carried],
+            "read": next(
+                (part.read for one in failed for part in one.sections if isinstance(part, Passage)), None
+            ),
             "words": one_line(shown[0].headline, LONGEST_REMARK),
         }
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncourse.probe.answer import Answer, Failure, Misfit, Plain, describe_type, plain
+from attncourse.probe.answer import Answer, Failure, Misfit, Plain, bounded, describe_type, plain
 from attncourse.probe.program import Program
 from attncourse.probe.refusing import Refusal, Refused
 
@@ -156,7 +156,7 @@ def _probe_case(calling: Calling, answer: Any, case: Case, refusing: bool) -> An
     try:
         # A warning is no mistake, and would seem to come from here instead of from the answer.
         with warnings.catch_warnings(action="ignore"), refusal or contextlib.nullcontext():
-            value = plain(calling.way.use(answer, inputs))
+            value = bounded(plain(calling.way.use(answer, inputs)))
     except KeyboardInterrupt:
         return Answer(failure=Failure("interrupted"))
     except Refused as refused:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncourse.probe.answer import Misfit, Plain, plain
+from attncourse.probe.answer import Misfit, Plain, describe_type, plain
 from attncourse.probe.calling import Way
 from attncourse.probe.program import LOOKING_INTO, Program
 from attncourse.probe.refusing import given
@@ -26,8 +26,11 @@ class _Watched(Program):
         self.tried: set[bytes] = set()
 
     @given  # what the layer does, the answer does not do
+    @torch.no_grad()  # a graph of how its output was made would tell which layer it is
     def __call__(self, z: Tensor) -> Tensor:
-        if len(self.tried) < 2 and isinstance(z, Tensor) and z.shape == self.shape:
+        if type(z) not in (Tensor, torch.nn.Parameter):  # any other object would see what is done with it
+            raise TypeError(f"the layer takes a tensor of plain numbers: {describe_type(z)} came")
+        if len(self.tried) < 2 and z.shape == self.shape:
             try:
                 self.tried.update({z.detach().numpy().tobytes()} - {self.own})
             except RuntimeError:  # within torch.vmap there are several, whose numbers cannot be read
