@@ -1595,10 +1595,11 @@ def test_a_tensor_without_dimensions_has_no_place(new_check):
 @pytest.mark.parametrize(
     "value",
     [
-        torch.zeros(16_371, dtype=torch.float64),
-        [torch.zeros(2, 2, dtype=torch.float64) for _ in range(992)],
-        [[-1 / 3] * 2730, [10**18] * 2730],
-        {"ж" * 900: torch.ones(3), "words": ["ж" * 3900] * 5},
+        torch.zeros(22_481, dtype=torch.float64),
+        [torch.zeros(1, 1, 1, 1, 1, 1, dtype=torch.float64) for _ in range(1139)],
+        [torch.zeros(2, 2, dtype=torch.float64) for _ in range(989)],
+        [[-1 / 3] * 3750, [10**18] * 3750],
+        {"ж" * 900: torch.ones(3), "words": ["ж" * 3900] * 7},
     ],
 )
 def test_what_is_an_answer_at_home_can_be_read_in_grading(value):
@@ -1615,7 +1616,7 @@ def test_what_grading_does_not_read_is_no_answer_at_home_either():
 
     found = verdict(TASKS["same_rows"], many_rows)
     assert not found.passed
-    assert "where grading reads 131,072" in " ".join(found.message.split())
+    assert "where grading reads 180,000" in " ".join(found.message.split())
 
 
 @pytest.mark.parametrize("row", [0, 1, -1, -2])
