@@ -11,7 +11,7 @@ import os
 import random
 import re
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from importlib import import_module, metadata
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -23,6 +23,7 @@ import torch
 from built_book import program
 from passing import passes
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 import attncourse
 from attncourse import checks, positional, your_model
@@ -38,6 +39,7 @@ from attncourse.grading.answers import right_answers
 from attncourse.probe import wire
 from attncourse.probe.answer import Answer, Foreign, Misfit, bounded, plain
 from attncourse.probe.calling import Case, Way, handed_over, probe
+from attncourse.probe.program import Program
 from attncourse.probe.refusing import FUSED, given
 
 ROOT = Path(__file__).parent.parent
@@ -183,6 +185,36 @@ def test_every_law_can_be_broken(task):
                 break
         else:
             pytest.fail(f"nothing that is known breaks the law: {law.sentence}")
+
+
+def form(case):
+    """What of the inputs a table can be made of: sizes, kinds, and numbers that stand alone."""
+
+    def of(part):
+        if isinstance(part, Tensor):
+            return part.dtype, tuple(part.shape)
+        return "function" if isinstance(part, Program) else part
+
+    return repr(tree_map(of, case.inputs))
+
+
+@each_task
+def test_no_table_that_is_made_at_home_answers_the_cases(task):
+    """Of each form of inputs it knows how often there was which answer, of many cases drawn at home."""
+    drawn = not any(
+        isinstance(leaf, Tensor | Program) for leaf in tree_leaves([c.inputs for c in task.cases(1)])
+    )
+    table = defaultdict(Counter)
+    for seed in range(1, 101 if drawn else 7):
+        for case in task.cases(seed):
+            table[form(case)][wire.encode(task.known(task.reference, case).value)] += 1
+    for seed in range(1001, 1004):
+        chances = []
+        for case in task.cases(seed):
+            known = table[form(case)]
+            right = wire.encode(task.known(task.reference, case).value)
+            chances.append(known[right] / max(1, known.total()))
+        assert math.prod(chances) < 1 / 1000, seed
 
 
 @pytest.mark.slow

@@ -432,6 +432,7 @@ def _causal_mask_cases(seed: int) -> list[Case]:
         (1, keys, "one new query"),
         (queries, queries + whole(1, 4), "a few new queries"),
         (1, 1, "the first position"),
+        (many := whole(20, 80), many + whole(5, 80), "many keys"),
     ]
     return [Case({"num_queries": queries, "num_keys": keys}, note) for queries, keys, note in sizes]
 
@@ -588,6 +589,7 @@ def _local_mask_cases(seed: int) -> list[Case]:
         (square, square, 0, "a radius of 0"),
         (queries, queries + whole(3, 5), 1, "fewer queries than keys"),
         (1, whole(6, 9), 3, "one new query"),
+        (many := whole(20, 80), many + whole(5, 80), whole(4, 30), "many keys"),
     ]
     return [
         Case({"num_queries": queries, "num_keys": keys, "radius": radius}, note)

@@ -411,6 +411,7 @@ def _layer_shapes_cases(seed: int) -> list[Case]:
         Case(different(), "all sizes different"),
         Case(_sizes(2, even, even, 4 * even, 4, even, even), "many sizes equal"),
         Case(_sizes(1, 1, 9, 12, 3, even, 4), "a single query"),
+        Case(_sizes(*(torch.randperm(60, generator=generator)[:7] + 10).tolist()), "larger sizes"),
     ]
 
 

@@ -52,6 +52,7 @@ def _binary_cases(seed: int) -> list[Case]:
         Case({"length": whole(34, 60)}, "a longer sequence"),
         Case({"length": 2}, "two positions"),
         Case({"length": whole(66, 127)}, "a still longer one"),
+        Case({"length": whole(300, 1300)}, "hundreds of positions"),
     ]
 
 
@@ -889,6 +890,7 @@ def _sinusoidal_cases(seed: int) -> list[Case]:
         Case({"length": whole(8, 30), "dim": 2 * whole(3, 8) + 1}, "more, and an odd number"),
         Case({"length": 40, "dim": 6}, "a longer sequence"),
         Case({"length": 1, "dim": 4}, "a single position"),
+        Case({"length": whole(5, 12), "dim": whole(60, 200)}, "many features"),
     ]
 
 

@@ -1589,6 +1589,10 @@ def _stack_parameters_cases(seed: int) -> list[Case]:
         Case(_sizes(10, 40, 1, 1), "one block each"),
         Case(_sizes(3 * hidden, 16, more, 3), "an encoder and a decoder"),
         Case(_sizes(512, 2048, 6, 6), "the sizes of the paper"),
+        Case(
+            _sizes(*(torch.randint(2, most, (), generator=generator).item() for most in (900, 4000, 40, 40))),
+            "other sizes",
+        ),
     ]
 
 
@@ -2198,6 +2202,7 @@ def _blind_loss_cases(seed: int) -> list[Case]:
         Case(_words_of(drawn(5, 12), 1), "words of one letter"),
         Case(_words_of(num := drawn(5, 12), num), "words of all the letters"),
         Case(_words_of(num := drawn(5, 12), num - 1), "words that lack one letter"),
+        Case(_words_of(num := drawn(60, 150), drawn(10, num - 10)), "many letters"),
     ]
 
 

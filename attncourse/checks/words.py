@@ -1860,6 +1860,7 @@ def _chance_cases(seed: int) -> list[Case]:
         Case(_tossed(draw(7, 9), 12, draw(2, 4)), "few heads"),
         Case(_tossed(0, draw(2, 9), draw(2, 9)), "no pair needs to be right"),
         Case(_tossed(20, 30, 72), "thirty pairs"),
+        Case(_tossed(draw(18, 22), draw(28, 34), draw(50, 900)), "hundreds of heads"),
     ]
 
 
