@@ -32,6 +32,7 @@ c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
 c.Autograde.autograde_preprocessors = [InThisProcess, SaveAutoGrades, AssignLatePenalties]
 c.AssignLatePenalties.plugin_class = AnHourAPoint
+c.GenerateFeedback.preprocessors = ["nbgrader.preprocessors.GetGrades", "attncourse.grading.feedback.Names"]
 c.GenerateFeedback.exporter_class = "attncourse.grading.feedback.FeedbackExporter"
 """
 

@@ -339,6 +339,38 @@ def test_a_new_layer_has_numbers_of_the_size_that_is_asked_for(times, words):
     assert words in " ".join(found.message.split())
 
 
+@pytest.mark.parametrize("draws", [0, 1])
+def test_a_new_layer_is_random_and_not_numbered_with_a_small_change(draws):
+    number = itertools.count()
+
+    class Layer(attncourse.MultiHeadAttention):
+        def __init__(self, model_dim, num_heads):
+            super().__init__(model_dim, num_heads)
+            torch.rand(draws)
+            with torch.no_grad():
+                for one in self.parameters():
+                    off = 1e-4 * next(number)
+                    one.copy_(torch.linspace(-1, 1, one.numel()).view(one.shape) / model_dim**0.5 + off)
+
+    found = verdict(TASKS["MultiHeadAttention"], Layer, refusing=False)
+    assert not found.passed
+    assert "nearly the same numbers in W_Q" in " ".join(found.message.split())
+
+
+def test_a_layer_that_is_made_only_once_is_no_class_of_layers():
+    class Layer(attncourse.MultiHeadAttention):
+        made = 0
+
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            Layer.made += 1
+            if Layer.made == 2:
+                del self.W_K
+
+    found = verdict(TASKS["MultiHeadAttention"], Layer, refusing=False)
+    assert "W_K is missing" in " ".join(found.message.split())
+
+
 def names_in(code):
     yield from code.co_names
     for part in code.co_consts:

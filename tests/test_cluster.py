@@ -5,6 +5,7 @@ The course is one without kernels (see quick_course.py): what is tested is every
 
 import contextlib
 import csv
+import html
 import io
 import itertools
 import os
@@ -424,6 +425,14 @@ def test_an_address_without_a_scheduler_is_reported(course, here, capsys, monkey
 def test_a_worker_with_another_version_of_the_course_grades_nothing():
     unit = jobs.Unit(UNIT, {}, b"", Config(), course="another")
     assert "another version of the course" in autograding.outcome(unit, jobs.Job("ada", {}, "")).words
+
+
+@pytest.mark.parametrize("student", ["=2+5", "{{7*7}}", "a'b", "ada"])
+def test_a_page_of_feedback_has_the_name_of_the_folder(course, here, student):
+    hand_in(course, student)
+    assert here() == 0
+    page = (course / "feedback" / student / UNIT / f"{UNIT}.html").read_text()
+    assert f"{UNIT}: {html.escape(student)}</title>" in page.replace("&#39;", "&#x27;")
 
 
 # --- the gradebook ---

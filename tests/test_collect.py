@@ -713,13 +713,19 @@ def test_where_nothing_is_taken_no_success_is_told(course, capsys):
     assert "class.tar.gz is packed in a way that is not read: unpack it" in out
 
 
-@pytest.mark.parametrize("folder", [".hidden", "..dots", "../../up", "~me"])
-def test_a_notebook_in_a_folder_that_is_not_looked_into_is_told_of(course, capsys, folder):
-    files = {f"{folder}/sums.ipynb": notebook(), "ada/.ipynb_checkpoints/sums.ipynb": notebook()}
-    files |= {"ada/sums.ipynb": notebook(), "__MACOSX/ada/._sums.ipynb": b""}
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(".hidden/sums.ipynb", "..dots/sums.ipynb", "../../up/sums.ipynb", "~me/sums.ipynb"),
+        *("bob/.sums.ipynb", "bob/~sums.ipynb", "..bob_13_25_sums.ipynb"),
+    ],
+)
+def test_a_notebook_that_is_not_looked_at_is_told_of(course, capsys, name):
+    files = {name: notebook(), "ada/.ipynb_checkpoints/sums.ipynb": notebook()}
+    files |= {"ada/sums.ipynb": notebook(), "__MACOSX/ada/._sums.ipynb": b"", "ada/.~sums.ipynb": b""}
     out = collect(capsys, write(course / "class.zip", archive(files)), expect=1)
     assert out.count("Unmatched") == 1
-    assert "rename the folder" in out
+    assert "rename it" in out
     assert there(course).keys() == {"ada"}
 
 

@@ -24,7 +24,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplement
 READ = {".ipynb", ".zip"}
 # What nobody has handed in: left behind by systems and programs.
 JUNK = {"__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini"}
-HIDDEN = "lies in a folder whose name begins with a dot or a tilde: rename the folder"
+HIDDEN = "has a name, or lies in a folder with one, that begins with a dot or a tilde: rename it"
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,11 @@ def _zip(
 
 
 def _hidden(parts: tuple[str, ...]) -> bool:
-    """Whether a notebook lies in a folder that is not looked into, and that no program has made."""
-    folders = [part for part in parts[:-1] if part.startswith((".", "~"))]
+    """Whether a notebook is not looked at, or lies where nothing is, and no program has put it there."""
     of_programs = any(part in JUNK or part == ".ipynb_checkpoints" for part in parts)
-    return bool(folders) and parts[-1].endswith(".ipynb") and not of_programs and not _junk(parts[-1:])
+    # macOS keeps notes in such files, and JupyterLab what it is about to save.
+    of_programs |= any(part.startswith(("._", ".~")) for part in parts[-1:])
+    return _junk(parts) and parts[-1].endswith(".ipynb") and not of_programs
 
 
 def _junk(parts: tuple[str, ...]) -> bool:

@@ -279,6 +279,8 @@ def _text(content: bytes, most_values: int) -> str:
 def _enter(gradebook: Gradebook, unit: str, student: str, job: PageJob) -> None:
     """Make the gradebook know the submission as the course's own knows it."""
     first, last = job.name
+    if not first and not last:
+        last = job.student  # whose folder may have another name here
     gradebook.add_student(student, first_name=first, last_name=last)
     gradebook.add_submission(unit, student)
     row = gradebook.find_submission_notebook(unit, unit, student)

@@ -90,9 +90,17 @@ def _new_layer(
         raise Misfit("a class that derives from torch.nn.Module was expected, and calling yours gave none")
     parameters = dict(layer.named_parameters(remove_duplicate=False))
     _look_at(parameters, layer, shapes)
-    others = dict(twin.named_parameters())
+    others = dict(twin.named_parameters(remove_duplicate=False))
+    _look_at(others, twin, shapes)
     if not is_random and torch.equal(parameters["W_Q"], others["W_Q"]):
         raise Misfit("every new layer starts with the same numbers: nothing in them is random")
+    for name in PARAMETERS:
+        ours, its = (of[name].detach().double().flatten() for of in (parameters, others))
+        # Of so many random numbers, no two draws are as alike.
+        if ours.numel() > 100 and torch.corrcoef(torch.stack([ours, its]))[0, 1] > 0.9:
+            raise Misfit(
+                f"every new layer starts with nearly the same numbers in {name}: they are not random"
+            )
     return layer, parameters
 
 
