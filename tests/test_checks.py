@@ -371,6 +371,18 @@ def test_a_layer_that_is_made_only_once_is_no_class_of_layers():
     assert "W_K is missing" in " ".join(found.message.split())
 
 
+@pytest.mark.parametrize(
+    "name", ["MultiHeadAttention", "decoding_step", "encoder_layer", "grouped_attention"]
+)
+def test_keys_are_hidden_whatever_the_other_scores_are(name):
+    """With a small number in place of minus infinity they are hidden only where others have large scores."""
+    sources = [source_of(right, name) for right in right_answers(TASKS[name])]
+    spoilt = [re.sub(r"-\s*(math|torch)\.inf|float\(.-inf.\)", "(-30.0)", source) for source in sources]
+    assert sources != spoilt
+    for source in set(spoilt).difference(sources):
+        assert not verdict(TASKS[name], compiled(source, name)).passed
+
+
 def names_in(code):
     yield from code.co_names
     for part in code.co_consts:

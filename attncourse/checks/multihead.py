@@ -1290,6 +1290,8 @@ def _class_cases(seed: int) -> list[Case]:
     allowed[..., 0] = True
     allowed[0, 1] = False
     training = _class_inputs(normal, 6, 2, (4, 6), (5, 6), (5, 6))
+    low = _class_inputs(normal, 6, 2, (4, 6), dtype=torch.float64) | {"mask": causal}
+    low["query"][..., 0], low["W_Q"][:, 0, 0], low["W_K"][:, 0, 0] = 2, 10, -10
     return [
         case(6, 2, (4, 6), note="self-attention"),
         case(6, 2, (3, 6), (5, 6), note="cross-attention"),
@@ -1305,6 +1307,7 @@ def _class_cases(seed: int) -> list[Case]:
             training | {"output_gradient": normal(4, 6)},
             "a step of training, of which the gradients of the weights are looked at",
         ),
+        Case(low, "scores that are all far below zero"),
     ]
 
 

@@ -1119,6 +1119,8 @@ def _step(
 
 def _decoding_step_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
+    low = _step(normal, 3, 3, 2, dtype=torch.float64)
+    low["query"][..., 0], low["key"][..., 0], low["key_cache"][..., 0] = 20, -20, -20
     return [
         Case(_step(normal, 5, 1), "one new position"),
         Case(_step(normal, 0, 1), "the first position"),
@@ -1127,6 +1129,7 @@ def _decoding_step_cases(seed: int) -> list[Case]:
         Case(_step(normal, 3, 1, 2), "heads"),
         Case(_step(normal, 3, 2, 2, 3, dtype=torch.float64), "a batch and heads, in double precision"),
         Case(_step(normal, 4, 2, 2), "inputs that are not contiguous", contiguous=False),
+        Case(low, "scores that are all far below zero"),
     ]
 
 

@@ -416,6 +416,9 @@ def _one_layer(
 def _layer_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     ragged = _first_tokens(4, 2, 3, num=4)
+    low = _one_layer(3, 4, 6, mask=ragged, dtype=torch.float64)(normal)
+    low["weights"]["attention.self.query.bias"] += 10
+    low["weights"]["attention.self.key.bias"] -= 10
     return [
         Case(_one_layer(3, 4)(normal), "one text, two heads"),
         Case(
@@ -431,6 +434,7 @@ def _layer_cases(seed: int) -> list[Case]:
         Case(_one_layer(2, 2, 3, 4, mask=_all_tokens(2, 2, 3))(normal), "a batch of batches"),
         Case(_one_layer(3, 4, times=1e-3)(normal), "numbers that are very small"),
         Case(_one_layer(2, 3, 4)(normal), "inputs that are not contiguous in memory", contiguous=False),
+        Case(low, "scores that are all far below zero"),
     ]
 
 

@@ -478,6 +478,8 @@ def _grouped_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     window = _grouped(heads=4, queries=5, keys=5)(normal)
     window["mask"] = window["mask"] & ~causal_mask(5).tril(-2)
+    low = _grouped(heads=4, queries=4, keys=4, dtype=torch.float64)(normal)
+    low["query"][..., 0], low["key"][..., 0] = 20, -20
     return [
         Case(_grouped(heads=4, shared=2)(normal), "four heads, of which two share keys and values"),
         Case(_grouped(heads=6, shared=2, dim=4, value_dim=2)(normal), "six heads in two groups"),
@@ -490,6 +492,7 @@ def _grouped_cases(seed: int) -> list[Case]:
         Case(_grouped(heads=4, shared=2, queries=1, keys=6)(normal), "a single query"),
         Case(window, "a window of two positions"),
         Case(_grouped(heads=4)(normal), "tensors that are not contiguous in memory", contiguous=False),
+        Case(low, "scores that are all far below zero"),
     ]
 
 
