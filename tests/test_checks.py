@@ -187,6 +187,34 @@ def test_every_law_can_be_broken(task):
             pytest.fail(f"nothing that is known breaks the law: {law.sentence}")
 
 
+@each_task
+def test_whoever_sees_the_inputs_cannot_compute_what_else_is_drawn(task):
+    """Of PyTorch's generators the seed can be computed from a few hundred numbers, and from it all others."""
+
+    class Generator(torch.Generator):
+        def manual_seed(self, seed):
+            assert abs(seed) < 100, "a generator of PyTorch's has got the secret seed"
+            return super().manual_seed(seed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "Generator", Generator)
+        cases = task._new_cases(2**200 + 1)
+    inside, outside = [], []
+    for leaf in tree_leaves([case.inputs for case in cases]):
+        if isinstance(leaf, Program):
+            steps = [step["value"] for step in leaf.steps if step["kind"] == "constant"]
+            inside += [one for one in steps if isinstance(one, Tensor) and one.is_floating_point()]
+        elif isinstance(leaf, Tensor) and leaf.is_floating_point():
+            outside.append(leaf)
+    if task.unseen and inside and outside:
+        hidden = torch.cat([one.double().flatten() for one in inside]).unique()
+        shown = torch.cat([one.double().flatten() for one in outside]).unique()
+        drawn = (hidden * 1000 % 1 != 0) & (hidden.abs() > 1e-3)
+        for divided in (1.0, 2.0, *(size**0.5 for size in range(2, 13))):
+            apart = (hidden[drawn][:, None] * divided - shown).abs()
+            assert not (apart < 1e-12).any(), divided
+
+
 def form(case):
     """What of the inputs a table can be made of: sizes, kinds, and numbers that stand alone."""
 
@@ -208,13 +236,15 @@ def test_no_table_that_is_made_at_home_answers_the_cases(task):
     for seed in range(1, 101 if drawn else 7):
         for case in task.cases(seed):
             table[form(case)][wire.encode(task.known(task.reference, case).value)] += 1
-    for seed in range(1001, 1004):
+    answered = 0
+    for seed in range(1001, 1006):
         chances = []
         for case in task.cases(seed):
             known = table[form(case)]
             right = wire.encode(task.known(task.reference, case).value)
             chances.append(known[right] / max(1, known.total()))
-        assert math.prod(chances) < 1 / 1000, seed
+        answered += math.prod(chances) > 1 / 1000
+    assert answered <= 1  # by luck
 
 
 @pytest.mark.slow

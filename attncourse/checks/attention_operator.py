@@ -24,6 +24,7 @@ from attncourse.checks.choices import (
     scaled,
     without,
 )
+from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
 from attncourse.probe.program import trace
@@ -749,8 +750,8 @@ def _score_scale(key_dim: int, query_std: float, key_std: float) -> float:
 
 
 def _score_scale_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-    high, low, more = (1 + torch.rand(3, generator=generator)).tolist()
+    draws = Draws(seed, "choices")
+    high, low, more = (1 + draws.rand(3)).tolist()
     settings = [
         (16, 1.0, 1.0, "variances of 1"),
         (100, 1.0, 1.0, "many features"),
@@ -1104,10 +1105,10 @@ def _rabbit_compare(inputs: dict[str, Any], value: Any) -> str | None:
 
 
 def _rabbit_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def case(num_features: int, note: str, same: str = "") -> Case:
-        asks, found, handed = torch.randperm(num_features, generator=generator)[:3].tolist()
+        asks, found, handed = draws.randperm(num_features)[:3].tolist()
         if same == "handed":
             handed = found
         if same == "found":
@@ -1244,7 +1245,7 @@ def any_rabbit(num_features, asks, found, handed, *, role="", size="", value="")
 
 def _operators(seed: int) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
     """Operators that do what attention does on one sequence of four words with four positive features."""
-    shift = normal_source(seed)(1, dtype=torch.float64)
+    shift = normal_source(seed, "operators")(1, dtype=torch.float64)
 
     def scores(q: Tensor, k: Tensor) -> Tensor:
         return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5

@@ -10,6 +10,7 @@ from torch import Tensor
 from attncourse import attention_operator, masking
 from attncourse.checks import laws
 from attncourse.checks.choices import AXIS, SCALE, SIMILARITY, compared, only, scaled
+from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.masking import AskAboutLayer, WithGradients
 from attncourse.probe.program import trace
@@ -27,16 +28,6 @@ EMPTY_ROWS = "masking#empty-rows"
 NAN_GRADIENT = "masking#nan-in-the-gradient"
 INFLUENCE = "masking#influence-exact-zeros"
 WHICH_ARE_CAUSAL = "masking#which-are-causal"
-
-
-def _whole(seed: int) -> Callable[[int, int], int]:
-    """A source of whole numbers: ``whole(2, 5)`` is 2, 3, 4 or 5."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def whole(least: int, most: int) -> int:
-        return int(torch.randint(least, most + 1, (), generator=generator))
-
-    return whole
 
 
 def _random_mask(normal: Any, *shape: int) -> Tensor:
@@ -425,14 +416,14 @@ def any_mended(
 
 
 def _causal_mask_cases(seed: int) -> list[Case]:
-    whole = _whole(seed)
+    whole = Draws(seed, "choices").whole
     square, keys, queries = whole(3, 7), whole(4, 9), whole(2, 4)
     sizes = [
         (square, square, "as many queries as keys"),
         (1, keys, "one new query"),
         (queries, queries + whole(1, 4), "a few new queries"),
         (1, 1, "the first position"),
-        (many := whole(20, 80), many + whole(5, 80), "many keys"),
+        (many := whole(20, 99), many + whole(5, 150), "many keys"),
     ]
     return [Case({"num_queries": queries, "num_keys": keys}, note) for queries, keys, note in sizes]
 
@@ -582,14 +573,14 @@ def _local_mask(num_queries: int, num_keys: int, radius: int) -> Tensor:
 
 
 def _local_mask_cases(seed: int) -> list[Case]:
-    whole = _whole(seed)
+    whole = Draws(seed, "choices").whole
     square, queries = whole(6, 9), whole(2, 4)
     settings = [
         (square, square, 2, "as many queries as keys"),
         (square, square, 0, "a radius of 0"),
         (queries, queries + whole(3, 5), 1, "fewer queries than keys"),
         (1, whole(6, 9), 3, "one new query"),
-        (many := whole(20, 80), many + whole(5, 80), whole(4, 30), "many keys"),
+        (many := whole(20, 99), many + whole(5, 150), whole(4, 30), "many keys"),
     ]
     return [
         Case({"num_queries": queries, "num_keys": keys, "radius": radius}, note)
@@ -747,7 +738,7 @@ def _lengths(whole: Callable[[int, int], int], batch: int, most: int) -> Tensor:
 
 
 def _padding_mask_cases(seed: int) -> list[Case]:
-    whole = _whole(seed)
+    whole = Draws(seed, "choices").whole
     return [
         Case({"lengths": _lengths(whole, 3, 5), "num_keys": 5}),
         Case({"lengths": _lengths(whole, 4, 4), "num_keys": 4}, "as many sequences as keys"),
@@ -859,7 +850,8 @@ def _packed_mask(document: Tensor) -> Tensor:
 
 
 def _packed_mask_cases(seed: int) -> list[Case]:
-    whole = _whole(seed)
+    draws = Draws(seed, "choices")
+    whole = draws.whole
 
     def packed(*names: int) -> list[int]:
         return [name for name in names for _ in range(whole(1, 3))]
@@ -875,6 +867,10 @@ def _packed_mask_cases(seed: int) -> list[Case]:
         ),
         Case({"document": torch.tensor([[6] * 4, [6, 5, 4, 3], [2, 2, 2, 8], [1, 1, 9, 9]])}, "square"),
         Case({"document": torch.tensor([cut(packed(whole(1, 4), 5, 6), 6)] * 3)}, "three the same"),
+        Case(
+            {"document": torch.tensor([cut(packed(*draws.randperm(20)[:8].tolist()), 12) for _ in range(3)])},
+            "many sequences",
+        ),
     ]
 
 
@@ -1527,7 +1523,7 @@ def _layers(seed: int, dim: int) -> dict[str, Callable[[Tensor], Tensor]]:
 
     They take sequences of any length, as a tester may shorten the one that it is given.
     """
-    normal = normal_source(seed + 1)
+    normal = normal_source(seed, "layers")
     W = normal(3, dim, dim, dtype=torch.float64) / 2
     one_feature = torch.zeros(dim, dtype=torch.float64)
     one_feature[int(normal(1).abs() * 100) % dim] = 1
@@ -1610,6 +1606,9 @@ def _layers(seed: int, dim: int) -> dict[str, Callable[[Tensor], Tensor]]:
         "causal attention, and for one position one feature of the next, with the opposite sign": lambda z: (
             past(z) - of_one(z, middle) * one_feature
         ),
+        "causal attention, and for one position another feature of the next": lambda z: (
+            past(z) + of_one(z, middle) * one_feature.roll(1)
+        ),
         "causal attention, and the last position for the one before it": lambda z: (
             past(z) + last_for_the_one_before(z)
         ),
@@ -1630,7 +1629,7 @@ def _is_causal(layer: Callable[[Tensor], Tensor], x: Tensor) -> bool:
 
 
 def _is_causal_cases(seed: int) -> list[Case]:
-    normal, whole = normal_source(seed), _whole(seed)
+    normal, whole = normal_source(seed), Draws(seed, "choices").whole
     cases = []
     layers = _layers(seed, 3)
     for name in in_any_order(layers, seed):

@@ -21,6 +21,7 @@ from attncourse.checks.choices import (
     scaled,
     without,
 )
+from attncourse.checks.draws import Draws
 from attncourse.checks.laws import Inputs
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.multihead import Layer, Loss, Shapes
@@ -398,20 +399,20 @@ def _sizes(*sizes: int) -> Inputs:
 
 
 def _layer_shapes_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def different() -> Inputs:
         # All different, and the head_dim of an even split different from all of them.
-        batch, queries, keys, key_dim, value_dim = (torch.randperm(5, generator=generator) + 3).tolist()
+        batch, queries, keys, key_dim, value_dim = (draws.randperm(5) + 3).tolist()
         return _sizes(batch, queries, keys, 20, 2, key_dim, value_dim)
 
-    even = int(torch.randint(2, 6, (), generator=generator))
+    even = draws.whole(2, 5)
     return [
         Case(different(), "all sizes different"),
         Case(different(), "all sizes different"),
         Case(_sizes(2, even, even, 4 * even, 4, even, even), "many sizes equal"),
         Case(_sizes(1, 1, 9, 12, 3, even, 4), "a single query"),
-        Case(_sizes(*(torch.randperm(60, generator=generator)[:7] + 10).tolist()), "larger sizes"),
+        Case(_sizes(*(draws.randperm(60)[:7] + 10).tolist()), "larger sizes"),
     ]
 
 
@@ -2103,7 +2104,7 @@ _SEEN, _SLIP_DIM = 4, 6  # positions of x and of the memory, and features: two h
 
 def _wrong_cross(seed: int) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     """Layers of which somebody says that they are cross-attention, with two heads; none is."""
-    normal = normal_source(seed)
+    normal = normal_source(seed, "layers")
 
     def draw(*shape: int) -> Tensor:
         return normal(*shape, dtype=torch.float64)
@@ -2297,8 +2298,8 @@ def _looks(num_heads: int, num_looks: int, variance: float) -> Inputs:
 
 
 def _least_loss_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-    variance, looks = 0.5 + torch.rand(4, generator=generator), torch.randint(5, 9, (2,), generator=generator)
+    draws = Draws(seed, "choices")
+    variance, looks = 0.5 + draws.rand(4), draws.randint(5, 9, (2,))
     first, second, third, fourth = (round(number.item(), 3) for number in variance)
     return [
         Case(_looks(2, 2, first), "a head for each"),
@@ -2451,7 +2452,7 @@ def _head_maps(
 
 def _heads_find_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
     records = {
         "two heads": ((0.7, 0.05), (0.1, 0.65)),
         "three heads": ((0.3, 0.2), (0.02, 0.7), (0.68, 0.04)),
@@ -2469,13 +2470,13 @@ def _heads_find_cases(seed: int) -> list[Case]:
 
     def maps(targets: tuple[tuple[float, ...], ...], num_keys: int = 6) -> Inputs:
         """Weights that give a little more or less, by heads in any order."""
-        off = 1 + 0.06 * (2 * torch.rand(len(targets), len(targets[0]), generator=generator) - 1)
-        order = torch.randperm(len(targets), generator=generator)
+        off = 1 + 0.06 * (2 * draws.rand(len(targets), len(targets[0])) - 1)
+        order = draws.randperm(len(targets))
         return _head_maps(normal, *(torch.tensor(targets) * off)[order].tolist(), num_keys=num_keys)
 
     def some(inputs: Inputs, places: tuple[int, ...]) -> Inputs:
         """Only these keys are wanted, in any order."""
-        order = torch.randperm(len(places), generator=generator)
+        order = draws.randperm(len(places))
         return inputs | {"wanted": inputs["wanted"][:, torch.tensor(places)[order]]}
 
     cases = []
@@ -2498,7 +2499,7 @@ def _heads_find_cases(seed: int) -> list[Case]:
     }
     for name in in_any_order(alike, seed):
         inputs, choices = alike[name]
-        order = torch.randperm(len(choices), generator=generator)
+        order = draws.randperm(len(choices))
         cases += [
             Case(some(inputs, choices[place]), f"{name}, of which not all are wanted") for place in order
         ]

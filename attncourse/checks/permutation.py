@@ -12,6 +12,7 @@ from attncourse import permutation, toy
 from attncourse.attention_operator import attention, attention_weights
 from attncourse.checks import laws
 from attncourse.checks.choices import only
+from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.permutation import AskAboutLayer
 from attncourse.probe.program import trace
@@ -31,12 +32,12 @@ TOY_MAP = "permutation#toy-a-map"
 
 def _order_source(seed: int) -> Callable[[int], Tensor]:
     """A source of permutations that differ from their inverse, as from length 3 on there are some."""
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def order(length: int) -> Tensor:
-        drawn = torch.randperm(length, generator=generator)
+        drawn = draws.randperm(length)
         while torch.equal(drawn, drawn.argsort()):
-            drawn = torch.randperm(length, generator=generator)
+            drawn = draws.randperm(length)
         return drawn
 
     return order
@@ -445,7 +446,7 @@ def _layers(seed: int, x: Tensor) -> Mysteries:
     Some notice that they get something else than `x`, and show it in a part of their output only: in all
     rows but one, in one feature, in a direction, a little.
     """
-    normal, order = normal_source(seed), _order_source(seed)
+    normal, order = normal_source(seed, "layers"), _order_source(seed)
 
     def draw(*shape: int) -> Tensor:
         return normal(*shape, dtype=torch.float64)
@@ -940,7 +941,7 @@ def symmetry_by_shape(layer, x):
 
 def _nearly_equivariant(seed: int) -> dict[str, Callable[[Tensor], Tensor]]:
     """Layers that follow many orders, and not all."""
-    normal = normal_source(seed)
+    normal = normal_source(seed, "layers")
     W = normal(_DIM, _DIM, dtype=torch.float64) / _DIM**0.5
     upper = torch.ones(_LENGTH, _LENGTH, dtype=torch.float64).triu(1)
     # 1 below and on the diagonal, so that a product takes in only the pairs above it.
@@ -959,7 +960,7 @@ def _nearly_equivariant(seed: int) -> dict[str, Callable[[Tensor], Tensor]]:
         return torch.sign((column - column.mT) * upper + lower).prod()
 
     # Neighbours, so that exchanging neighbours shows every fault.
-    above = torch.randint(_LENGTH - 1, (_DIM,), generator=torch.Generator().manual_seed(seed)).tolist()
+    above = Draws(seed, "neighbours").randint(0, _LENGTH - 1, (_DIM,)).tolist()
 
     def larger(x: Tensor, feature: int) -> Tensor:
         """1 or -1: in which of two neighbours this feature is larger."""
@@ -1687,8 +1688,8 @@ def _network(middle: tuple[str, int, int, int], channels: int = 64, width: int =
 
 
 def _network_size_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-    first, second, third, fourth = (torch.randperm(20, generator=generator)[:4] + 2).tolist()
+    draws = Draws(seed, "choices")
+    first, second, third, fourth = (draws.randperm(20)[:4] + 2).tolist()
     return [
         Case({"layers": _network(("conv", 64, 64, 5))}, "the network of five convolutions"),
         Case({"layers": _network(("attention", 64, 64, 64))}, "the network with attention"),
@@ -1977,7 +1978,7 @@ def _averaged_with(height: Tensor, centre: Tensor, drawn: Tensor) -> str:
 
 def _averaged_with_cases(seed: int) -> list[Case]:
     normal, listed = normal_source(seed), []
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def shapes(number: int = 24) -> tuple[Tensor, Tensor, Tensor]:
         height, centre, noise = (normal(number, 4, dtype=torch.float64) for _ in range(3))
@@ -1996,7 +1997,7 @@ def _averaged_with_cases(seed: int) -> list[Case]:
         word, other = pair.split()
         height, centre, noise = shapes(16)
         sources = _sources(height, centre)
-        ratio = 1.12 + 0.1 * torch.rand((), generator=generator).item()
+        ratio = 1.12 + 0.1 * draws.rand().item()
         least, most, drawn = 0.0, 1.0, height
         for _ in range(8):  # until the other leaves so many times the error
             part = (least + most) / 2

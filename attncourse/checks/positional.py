@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attncourse import positional
 from attncourse.checks import laws
+from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.program import trace
 
@@ -28,23 +29,13 @@ DIAGNOSED = "positional#equivariance-gone"
 LAST_QUERIES = "masking#rectangular-masks"
 
 
-def _whole(seed: int) -> Callable[[int, int], int]:
-    """A source of whole numbers: ``whole(2, 5)`` is 2, 3, 4 or 5."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def whole(least: int, most: int) -> int:
-        return int(torch.randint(least, most + 1, (), generator=generator))
-
-    return whole
-
-
 # ---------------------------------------------------------------------------------------
 # The binary encoding
 # ---------------------------------------------------------------------------------------
 
 
 def _binary_cases(seed: int) -> list[Case]:
-    whole = _whole(seed)
+    whole = Draws(seed, "choices").whole
     return [
         Case({"length": 6}),
         Case({"length": 16}, "a power of two"),
@@ -275,7 +266,7 @@ def _colliding(encode: Callable[[Tensor], Tensor], num_positions: int) -> tuple[
 
 
 def _colliding_cases(seed: int) -> list[Case]:
-    whole = _whole(seed)
+    whole = Draws(seed, "choices").whole
     cases = []
     for name in in_any_order(_encoders(18), seed):
         length = whole(18, 28)
@@ -614,7 +605,7 @@ def _add(x: Tensor, table: Tensor, num_padding: Tensor) -> Tensor:
 
 
 def _add_cases(seed: int) -> list[Case]:
-    normal, whole = normal_source(seed), _whole(seed)
+    normal, whole = normal_source(seed), Draws(seed, "choices").whole
 
     def case(padding: list[int], length: int, dim: int, note: str, **how: Any) -> Case:
         batch = len(padding)
@@ -882,7 +873,7 @@ def angles_of(t, dim, exponent, power):
 
 
 def _sinusoidal_cases(seed: int) -> list[Case]:
-    whole = _whole(seed)
+    whole = Draws(seed, "choices").whole
     return [
         Case({"length": 6, "dim": 4}),
         Case({"length": 5, "dim": 3}, "an odd number of features"),
@@ -1063,7 +1054,7 @@ _FARTHEST = 24
 
 def _score_functions(seed: int, dim: int, num_words: int) -> dict[str, tuple[str, Callable]]:
     """By what they do: what they see, and the scores of words at positions; `dim` is even."""
-    normal, whole = normal_source(seed + 1), _whole(seed)
+    normal, whole = normal_source(seed, "layers"), Draws(seed, "place").whole
     W_Q, W_K = normal(2, dim, dim, dtype=torch.float64) / dim**0.5
     marked = whole(num_words + 3, _FARTHEST - 2)
     frequency = torch.tensor([1.0, 0.3, 0.1, 0.03], dtype=torch.float64)[: dim // 2]
@@ -1151,7 +1142,7 @@ def _what_scores_see(scores: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> s
 
 
 def _seeing_cases(seed: int) -> list[Case]:
-    normal, whole = normal_source(seed), _whole(seed)
+    normal, whole = normal_source(seed), Draws(seed, "choices").whole
     cases = []
     for name in in_any_order(_score_functions(0, 4, 5), seed):
         dim, length = 2 * whole(2, 4), whole(5, 9)
@@ -1314,7 +1305,7 @@ def any_seeing(scores, x, *, shifts="", mirror="", nothing="", compared="", move
 
 
 def _rotary_cases(seed: int) -> list[Case]:
-    normal, whole = normal_source(seed), _whole(seed)
+    normal, whole = normal_source(seed), Draws(seed, "choices").whole
 
     def case(*shape: int, first: int, note: str, contiguous: bool = True, **how: Any) -> Case:
         positions = torch.arange(first, first + shape[-2])
@@ -1938,7 +1929,7 @@ def _explain_run(loss: Tensor, blind: float, alike: Tensor) -> str:
 
 def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
     """Records of runs, each with what is special about it."""
-    normal, whole = normal_source(seed), _whole(seed)
+    normal, whole = normal_source(seed), Draws(seed, "choices").whole
     blind = float(whole(80, 120)) / 10
     end = torch.linspace(0, 1, 20)
 
@@ -1953,8 +1944,9 @@ def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
 
     def outputs(batch: int, length: int) -> Tensor:
         """One number for each position, all different, in every sequence."""
-        number = torch.arange(length).double() + 0.1 * torch.rand(1, generator=_generator(seed)).double()
-        return number[torch.randperm(length, generator=_generator(seed))].expand(batch, length).clone()
+        draws = Draws(seed, "outputs")
+        number = torch.arange(length) + 0.1 * draws.rand(1, dtype=torch.float64)
+        return number[draws.randperm(length)].expand(batch, length).clone()
 
     def rounded(x: Tensor) -> Tensor:
         return x + 1e-11 * normal(*x.shape, dtype=torch.float64)
@@ -2003,10 +1995,6 @@ def _records(seed: int) -> list[tuple[str, dict[str, Any]]]:
         (name, {"loss": loss, "blind": blind, "alike": rounded(alike)})
         for name, (loss, alike) in records.items()
     ]
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def _explain_cases(seed: int) -> list[Case]:

@@ -11,6 +11,7 @@ from attncourse import scaling
 from attncourse.checks import laws
 from attncourse.checks.attention_operator import SOFTMAX
 from attncourse.checks.choices import SCALE, draw, only, scaled
+from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
 from attncourse.probe.program import trace
@@ -128,7 +129,7 @@ running_total = Task(
             _forbidden_adds_nothing,
         ),
     ],
-    refuses=(*SOFTMAX, "cummax"),
+    refuses=(*SOFTMAX, "cummax", "cummin"),
     exact_dtype=True,
 )
 
@@ -1399,10 +1400,9 @@ def _sizes(*numbers: int) -> dict[str, int]:
 
 
 def _cache_bytes_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
-    def whole(low: int, high: int) -> int:
-        return int(torch.randint(low, high + 1, (), generator=generator))
+    whole = draws.whole
 
     def case(
         note: str, positions: tuple, layers: tuple, groups: tuple, per: tuple, dim: tuple, size: int
@@ -1554,13 +1554,10 @@ def _scores_computed(num_prompt: int, num_letters: int) -> tuple[int, int]:
 
 
 def _scores_computed_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def case(prompt: tuple[int, int], letters: tuple[int, int], note: str) -> Case:
-        drawn = [
-            int(torch.randint(low, high + 1, (), generator=generator)) for low, high in (prompt, letters)
-        ]
-        return Case({"num_prompt": drawn[0], "num_letters": drawn[1]}, note)
+        return Case({"num_prompt": draws.whole(*prompt), "num_letters": draws.whole(*letters)}, note)
 
     return [
         case((3, 9), (5, 20), "a short prompt"),
@@ -1713,11 +1710,11 @@ def _explain_steps(whole: Tensor, steps: Tensor, value: Tensor, num_prompt: int)
 def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
     """What a layer gives for all positions at once, and step by step with a slip."""
     normal = normal_source(seed)
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def record(slip: str, prompt: tuple[int, int] = (3, 5)) -> dict[str, Any]:
-        num_prompt = int(torch.randint(*prompt, (), generator=generator))
-        length = num_prompt + int(torch.randint(5, 9, (), generator=generator))
+        num_prompt = draws.whole(prompt[0], prompt[1] - 1)
+        length = num_prompt + draws.whole(5, 8)
         query, key, value = normal(length, 4), normal(length, 4), normal(length, 3)
         scores = query @ key.mT / 2
         seen = torch.ones(length, length).tril().bool()
@@ -1778,9 +1775,9 @@ def _steps_records(seed: int) -> dict[str, dict[str, Any]]:
             steps = torch.where(later, steps + torch.tensor([0.0, 1.0, 0.0]), steps)
         if slip in ("one number of the prompt", "one number after the prompt"):
             first, end = (0, num_prompt) if "of" in slip.split() else (num_prompt, length)
-            place = int(torch.randint(first, end, (), generator=generator))
-            sign = 2 * int(torch.randint(2, (), generator=generator)) - 1
-            steps[place, int(torch.randint(3, (), generator=generator))] += sign * 0.000115
+            place = draws.whole(first, end - 1)
+            sign = 2 * draws.whole(0, 1) - 1
+            steps[place, draws.whole(0, 2)] += sign * 0.000115
         steps = steps + (2e-5 if slip == "rounded more" else 1e-6) * normal(length, 3).clamp(-3.5, 3.5)
         return {"whole": whole, "steps": steps, "value": value, "num_prompt": num_prompt}
 

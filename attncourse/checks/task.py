@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from attncourse.checks.draws import Draws
 from attncourse.probe.answer import Answer, Plain
 from attncourse.probe.calling import Calling, Case, Way, probe
 
@@ -341,14 +341,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def normal_source(seed: int) -> Normal:
-    """A source of random inputs: ``normal(3, 4)`` is a tensor of that shape, mean 0 and variance 1."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
-
-    return normal
+def normal_source(seed: int, use: str = "inputs") -> Normal:
+    """A source of random numbers: ``normal(3, 4)`` is a tensor of that shape, mean 0 and variance 1."""
+    return Draws(seed, use).randn
 
 
 def in_any_order(names: Iterable[str], seed: int) -> list[str]:
@@ -356,8 +351,7 @@ def in_any_order(names: Iterable[str], seed: int) -> list[str]:
     listed = list(names)
     if not seed:
         return listed
-    generator = torch.Generator().manual_seed(seed)
-    return [listed[place] for place in torch.randperm(len(listed), generator=generator)]
+    return [listed[place] for place in Draws(seed, f"order of {listed}").randperm(len(listed))]
 
 
 def source_of(function: Callable, name: str) -> str:

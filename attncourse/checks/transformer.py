@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attncourse.checks import laws
+from attncourse.checks.draws import Draws
 from attncourse.checks.laws import Inputs
 from attncourse.checks.task import Case, Law, Normal, Task, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
@@ -1582,15 +1583,15 @@ def _sizes(*numbers: int) -> Inputs:
 
 
 def _stack_parameters_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-    dim, hidden, few, more = (torch.randperm(6, generator=generator)[:4] + 2).tolist()
+    draws = Draws(seed, "choices")
+    dim, hidden, few, more = (draws.randperm(6)[:4] + 2).tolist()
     return [
         Case(_sizes(4 * dim, 8 * hidden + 4, few, more), "an encoder and a decoder"),
         Case(_sizes(10, 40, 1, 1), "one block each"),
         Case(_sizes(3 * hidden, 16, more, 3), "an encoder and a decoder"),
         Case(_sizes(512, 2048, 6, 6), "the sizes of the paper"),
         Case(
-            _sizes(*(torch.randint(2, most, (), generator=generator).item() for most in (900, 4000, 40, 40))),
+            _sizes(*(draws.whole(2, most) for most in (900, 4000, 40, 40))),
             "other sizes",
         ),
     ]
@@ -1785,11 +1786,11 @@ def _training_passages(tokens: Tensor, length: int) -> tuple[Tensor, Tensor]:
 
 
 def _training_passages_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def case(num_tokens: int, length: int, note: str) -> Case:
         # No token twice, so that nothing fits by chance.
-        return Case({"tokens": torch.randperm(90, generator=generator)[:num_tokens], "length": length}, note)
+        return Case({"tokens": draws.randperm(90)[:num_tokens], "length": length}, note)
 
     return [
         case(25, 4, "a text that is used up"),
@@ -1987,10 +1988,10 @@ def _model(
 
 def _greedy_decode_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def case(num_letters: int, stop: int, max_length: int, note: str, again: int | None = None) -> Case:
-        start, end = torch.randperm(num_letters, generator=generator)[:2].tolist()
+        start, end = draws.randperm(num_letters)[:2].tolist()
         return Case(_model(normal, (num_letters, start, end), stop, max_length, again=again), note)
 
     return [
@@ -2191,11 +2192,9 @@ def _words_of(num_letters: int, length: int) -> Inputs:
 
 
 def _blind_loss_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
-    def drawn(least: int, most: int) -> int:
-        return int(torch.randint(least, most + 1, (), generator=generator))
-
+    drawn = draws.whole
     return [
         Case(_words_of(num := drawn(9, 14), drawn(3, num - 3)), "some of the letters"),
         Case(_words_of(num := drawn(15, 25), drawn(6, num - 6)), "more letters"),
@@ -2374,10 +2373,10 @@ def _all_blind() -> list[tuple[float, int, int]]:
 
 def _which_run_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def drawn(least: float, most: float) -> float:
-        return least + (most - least) * torch.rand((), generator=generator).item()
+        return least + (most - least) * draws.rand().item()
 
     runs: dict[str, Callable[[], tuple[str, float, float]]] = {
         "works": lambda: ("works", drawn(0.9, 1.0), 0.01),

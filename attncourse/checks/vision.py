@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attncourse import vision
 from attncourse.checks import laws
+from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
 from attncourse.probe.program import trace
@@ -1219,14 +1220,14 @@ def _bag(*kinds: int) -> Tensor:
 
 
 def _same_bag_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def case(num: int, kinds: int, note: str, size: float = 1.0) -> Case:
-        drawn = torch.randint(kinds, (num,), generator=generator)
-        noise = torch.randint(1, 1000, (), generator=generator) * 0.25
+        drawn = draws.randint(0, kinds, (num,))
+        noise = draws.whole(1, 999) * 0.25
         return Case({"patches": size * _bag(*drawn.tolist()) + noise}, note)
 
-    all_kinds = torch.randperm(7, generator=generator).tolist()
+    all_kinds = draws.randperm(7).tolist()
     return [
         case(4, 2, "patches of at most two kinds"),
         case(6, 3, "patches of at most three kinds"),
@@ -1370,20 +1371,20 @@ SHARES = {
 def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
     """Scores of forty pictures as they are and with patches mixed, of models that do this or that."""
     normal = normal_source(seed)
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
     num, classes = 40, 10
 
     def scores(share: float, labels: Tensor) -> Tensor:
         """So large a share is right: the highest score stands at the label, and elsewhere at the next."""
         found = normal(num, classes).clamp(-2.0, 2.0)
-        wrong = torch.randperm(num, generator=generator)[: round((1 - share) * num)]
+        wrong = draws.randperm(num)[: round((1 - share) * num)]
         said = labels.clone()
         said[wrong] = (labels[wrong] + 3) % classes
         found[torch.arange(num), said] = 5.0
         return found
 
     def record(name: str) -> dict[str, Any]:
-        labels = torch.randint(classes, (num,), generator=generator)
+        labels = draws.randint(0, classes, (num,))
         kept = (20_000 if name == "large" else 0) + scores(SHARES.get(name, 0.9), labels)
         mixed = {
             "blind": lambda: kept + 1e-6 * normal(num, classes),
@@ -1415,8 +1416,8 @@ def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
 
     def counted(least: int, most: int, more: int) -> dict[str, Any]:
         """From `least` to `most` of forty are right as they are, and so many more with mixed patches."""
-        right = int(torch.randint(least, most + 1, (), generator=generator))
-        labels = torch.randint(classes, (num,), generator=generator)
+        right = draws.whole(least, most)
+        labels = draws.randint(0, classes, (num,))
         kept, mixed = scores(right / num, labels), scores((right + more) / num, labels)
         return {"kept": kept, "mixed": mixed, "labels": labels}
 

@@ -15,6 +15,7 @@ from attncourse import words
 from attncourse.attention_operator import softargmax
 from attncourse.checks import laws
 from attncourse.checks.choices import LAYER_SCALE, only
+from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
 from attncourse.multihead import merge_heads, split_heads
@@ -1644,7 +1645,7 @@ def _looks(
 
 
 def _head_cases(seed: int) -> list[Case]:
-    normal = normal_source(seed)
+    normal = normal_source(seed, "weights")
     return [
         Case(_looks(8, 2, 3, 5, 4)(normal), "two blocks with three heads"),
         Case(_looks(9, 3, 2, 4, 3)(normal), "three blocks with two heads, and more unseen than seen"),
@@ -1850,11 +1851,9 @@ def _tossed(num_right: int, num_pairs: int, num_heads: int) -> Inputs:
 
 
 def _chance_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
-    def draw(least: int, most: int) -> int:
-        return int(torch.randint(least, most + 1, (), generator=generator))
-
+    draw = draws.whole
     pairs = draw(7, 11)
     return [
         Case(_tossed(10, 10, 72), "all ten pairs, 72 heads"),
@@ -1971,12 +1970,12 @@ def _explain_search(by_meaning: Tensor, by_word: Tensor) -> str:
 
 def _search_records(seed: int) -> dict[str, Inputs]:
     """Reciprocal ranks of questions, found by both searches, by one, by the other, or by none."""
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def ranks(found: Tensor, first: bool, third: bool, fourth: bool) -> Tensor:
         """Among the first three where `found`, and behind elsewhere."""
-        places = torch.randint(1, 4, found.shape, generator=generator)
-        behind = torch.randint(4, 60, found.shape, generator=generator)
+        places = draws.randint(1, 4, found.shape)
+        behind = draws.randint(4, 60, found.shape)
         if first:
             places[:] = 1
         if fourth:
@@ -1989,7 +1988,7 @@ def _search_records(seed: int) -> dict[str, Inputs]:
         both: int, meaning: int, word: int, *, first: str = "", third: bool = False, num: int = 40
     ) -> Inputs:
         fourth = third or first == "both"
-        order = torch.randperm(num, generator=generator)
+        order = draws.randperm(num)
         number = torch.empty_like(order)
         number[order] = torch.arange(num)
         only = (number >= both) & (number < both + meaning)
@@ -1999,9 +1998,7 @@ def _search_records(seed: int) -> dict[str, Inputs]:
             "by_word": ranks((number < both) | other, first in ("word", "both"), third, fourth),
         }
 
-    def drawn(least: int, most: int) -> int:
-        return int(torch.randint(least, most + 1, (), generator=generator))
-
+    drawn = draws.whole
     return {
         "the same questions found by both": record(22, 0, 0),
         "the same, by meaning at the first place": record(40, 0, 0, first="meaning"),

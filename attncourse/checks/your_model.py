@@ -15,6 +15,7 @@ from attncourse import your_model
 from attncourse.attention_operator import attention
 from attncourse.checks import laws
 from attncourse.checks.choices import AXIS, SCALE, normalised, only, scaled
+from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
 from attncourse.masking import causal_mask
@@ -1613,10 +1614,9 @@ def _served(*numbers: int | None) -> dict[str, Any]:
 
 
 def _fit_cases(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
-    def whole(low: int, high: int) -> int:
-        return int(torch.randint(low, high + 1, (), generator=generator))
+    whole = draws.whole
 
     def case(
         note: str, texts: int, groups: int, per: int, tokens: int, window: int | None, parameters: int
@@ -2193,21 +2193,21 @@ def _which_slip(tokens: Tensor, whole: Tensor, changed: Tensor, same: Tensor, st
 def _slip_records(seed: int) -> dict[str, Inputs]:
     """What a model gives for a text, with a slip or two."""
     normal = normal_source(seed)
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed, "choices")
 
     def record(*slips: str) -> Inputs:
-        length = int(torch.randint(7, 11, (), generator=generator))
+        length = draws.whole(7, 10)
         # Each token comes more than once: with the same one behind it, or with another.
-        tokens = torch.randint(0, 3, (length,), generator=generator)
+        tokens = draws.randint(0, 3, (length,))
         tokens[[0, 3]], tokens[[1, 5]], tokens[2] = 0, 1, 2
         whole, by_token = 3 * normal(length, 4), 3 * normal(3, 4)
         changed = torch.cat([whole[:-1], 3 * normal(1, 4)])
         same = (3 * normal(1, 4)).expand(length, 4).clone()
         steps = whole.clone()
         row = torch.arange(length)[:, None]
-        column = lambda: int(torch.randint(4, (), generator=generator))
-        place = lambda: int(torch.randint(1, length - 1, (), generator=generator))
-        sign = lambda: 2 * int(torch.randint(2, (), generator=generator)) - 1
+        column = lambda: draws.whole(0, 3)
+        place = lambda: draws.whole(1, length - 2)
+        sign = lambda: 2 * draws.whole(0, 1) - 1
         for slip in slips:
             match slip:
                 case "own rows":
@@ -2216,7 +2216,7 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
                 case "ahead":
                     changed = changed + normal(length, 4)
                 case "ahead, one row":
-                    changed[int(torch.randint(1, length - 1, (), generator=generator))] += 2
+                    changed[draws.whole(1, length - 2)] += 2
                 case "ahead, a little":
                     changed = changed + 0.03 * (row < length - 1)
                 case "ahead, one number a little":

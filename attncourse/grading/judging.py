@@ -426,8 +426,7 @@ class Execute(preprocessors.Execute):
         numbers = range(1 if task.unseen else self.seeds - 1)
         messages = [self._digest + f"{name}/{task.name}/{number}".encode() for number in numbers]
         drawn = [hmac.digest(self.secret.encode(), message, "sha256") for message in messages]
-        # PyTorch's generators know no more than 32 bits of a seed.
-        return [0, *(int.from_bytes(one[:4]) or 1 for one in drawn)]
+        return [0, *map(int.from_bytes, drawn)]
 
     def _ask(self, code: str, asked: str, nonce: str, pipe: Pipe, times: int) -> str | None:
         begun = monotonic()

@@ -116,7 +116,7 @@ _DRAWING = "data:image/svg+xml;base64,"
 _RELATIVE = re.compile(r"((\.\./)*book/)?(?!.*\.\.)[\w.][\w ./#-]*")
 # A link with an address leads to a machine that has a name on the internet: a number, or a name without a
 # dot, could be a server of whoever reads the page.
-_OF_A_HOUSE = r"(localhost|local|localdomain|internal|intranet|lan|home|arpa|box|corp|test)\b"
+_OF_A_HOUSE = r"(localhost|local|localdomain|internal|intranet|lan|home|arpa|box|corp|private|svc|test)\b"
 _LINK = re.compile(
     rf"https?://([a-z0-9-]+\.)+(?!{_OF_A_HOUSE})[a-z][a-z0-9-]*\.?(:\d+)?([/?#].*)?|mailto:.*",
     re.IGNORECASE | re.DOTALL | re.ASCII,
