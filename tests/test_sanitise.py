@@ -933,6 +933,8 @@ def test_nothing_is_fetched_covered_or_controlled(given, kept):
         "http://localhost.localdomain/",
         "http://router.lan:8080/",
         "http://printer.local",
+        "http://hub.default.svc:8081/hub/admin",
+        "http://nas.private/",
         "http://ｌocalhost.ｅxample/",
         "../../../formgrader?path=submitted/ada/sums",
         "../../../logout",
