@@ -413,6 +413,16 @@ def test_keys_are_hidden_whatever_the_other_scores_are(name):
         assert not verdict(TASKS[name], compiled(source, name)).passed
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_two_orders_that_are_always_the_same_do_not_tell_what_a_layer_does(seed):
+    def is_equivariant(layer, x):
+        orders = [torch.arange(len(x)).flip(0), torch.tensor([1, 0, *range(2, len(x))])]
+        y = layer(x)
+        return len(y) == len(x) and all(torch.allclose(layer(x[order]), y[order]) for order in orders)
+
+    assert not verdict(TASKS["is_equivariant"], is_equivariant, (seed,)).passed
+
+
 def names_in(code):
     yield from code.co_names
     for part in code.co_consts:

@@ -470,6 +470,7 @@ def _layers(seed: int, x: Tensor) -> Mysteries:
 
     # Exchanging position 0 with the next one, or with the last, is not noticed.
     alike = torch.tensor([0.0, 0, 1, 2, 3, 4, 0], dtype=torch.float64)[:, None]
+    ends = torch.tensor([0.0, 0, 1, 2, 1, 0, 0], dtype=torch.float64)[:, None]
     smooth = torch.eye(_LENGTH, dtype=torch.float64) / 2
     smooth = smooth + torch.diag(torch.full((_LENGTH - 1,), 0.25, dtype=torch.float64), 1)
     smooth = smooth + torch.diag(torch.full((_LENGTH - 1,), 0.25, dtype=torch.float64), -1)
@@ -513,6 +514,10 @@ def _layers(seed: int, x: Tensor) -> Mysteries:
         "self-attention with a vector added for each position": (lambda x: attend(x + encoding), "neither"),
         "a layer that treats the first, second and last position alike": (
             lambda x: torch.tanh(x + alike),
+            "neither",
+        ),
+        "a layer that treats the two positions at each end alike": (
+            lambda x: torch.tanh(x + ends),
             "neither",
         ),
         "self-attention after the input has been sorted": (
