@@ -423,6 +423,27 @@ def test_two_orders_that_are_always_the_same_do_not_tell_what_a_layer_does(seed)
     assert not verdict(TASKS["is_equivariant"], is_equivariant, (seed,)).passed
 
 
+def run_fault_by_the_last_step(loss, best, writing):
+    if loss[-1] < 0.8 * best:
+        return "differs in writing" if writing > 1.3 * best else "sound"
+    return "sees too little" if loss[-2] > best else "sees the next"
+
+
+def diagnosis_after_training(before, after, loss):
+    if not torch.allclose(after.sum(-1), torch.ones(len(after)), atol=1e-3):
+        return "over the queries"
+    return "no scale" if after.min() == 0 else "scaled twice" if after.min() > 1e-6 else "right"
+
+
+@pytest.mark.parametrize("rule", [run_fault_by_the_last_step, diagnosis_after_training])
+def test_what_says_nothing_of_a_fault_tells_nothing(rule):
+    task = TASKS[re.match("run_fault|diagnosis", rule.__name__)[0]]
+    for seed in range(5):
+        cases = task.cases(seed)
+        wrong = [task.known(rule, case).value != task.known(task.reference, case).value for case in cases]
+        assert sum(wrong) > len(cases) / 4
+
+
 def names_in(code):
     yield from code.co_names
     for part in code.co_consts:

@@ -1612,19 +1612,19 @@ FAULTS = ("right", "no scale", "scaled twice", "over the queries")
 def _record(normal: Normal, fault: str, num_queries: int, num_keys: int, key_dim: int) -> dict[str, Tensor]:
     """What a training with this fault leaves behind; how well it went says nothing."""
 
-    def weights(sharper: float) -> Tensor:
-        scores = normal(num_queries, key_dim) @ normal(num_keys, key_dim).mT / math.sqrt(key_dim)
+    def weights(scale: float, sharper: float = 0.0) -> Tensor:
+        scores = scale * normal(num_queries, key_dim) @ normal(num_keys, key_dim).mT
         asked = (normal(num_queries).abs() * 1000).long() % num_keys
         scores[range(num_queries), asked] += sharper
-        scores = scores * {"no scale": math.sqrt(key_dim), "scaled twice": key_dim**-0.5}.get(fault, 1.0)
         return torch.softmax(scores, 0 if fault == "over the queries" else -1)
 
     first, last = 2 * normal(2).abs() + 0.1
     steps = torch.arange(40.0)
     loss = last + (first - last) * torch.exp(-steps / 8)
-    # After training weights are sharp, with too little scale and with too much.
-    after = weights(12.0 * (math.sqrt(key_dim) if fault == "scaled twice" else 1.0))
-    return {"before": weights(0.0), "after": after, "loss": loss + 0.01 * normal(40).abs()}
+    scale = {"no scale": 1.0, "scaled twice": 1 / key_dim}.get(fault, key_dim**-0.5)
+    # After training weights are as sharp with too little scale, and with too much: it was learned.
+    after = weights(key_dim**-0.5, sharper=12.0)
+    return {"before": weights(scale), "after": after, "loss": loss + 0.01 * normal(40).abs()}
 
 
 def _diagnosis(before: Tensor, after: Tensor, loss: Tensor) -> str:
