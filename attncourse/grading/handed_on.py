@@ -90,6 +90,7 @@ class _Carried:
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.by: dict[tuple[Scope | None, str] | ast.AST, str] = {}
         self.classes: set[tuple[Scope | None, str]] = set()
+        self.in_classes = ""  # of what is forbidden in them, the first name
         scopes = {scope for cell in cells for scope in cell.scopes.values()}
         # What the notebook itself gives a meaning, or imports under another name.
         self.own = {name for scope in scopes for name in scope.bound}
@@ -120,7 +121,9 @@ class _Carried:
             if isinstance(whole, _Definition):
                 self._keep(cell, whole, whole.name, name)
             if isinstance(whole, ast.ClassDef):
-                self.classes.add(_key(cell, whole, whole.name))
+                key = _key(cell, whole, whole.name)
+                self.classes.add(key)
+                self.in_classes = min(self.in_classes or self.by[key], self.by[key])
 
     def name_of(self, cell: Cell, node: ast.AST) -> str:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -185,7 +188,7 @@ class _Carried:
             stays = _is_by_identity(whole)
         else:
             stays = isinstance(whole, (ast.Attribute, ast.Call, *_ENDING))
-        return "" if stays else min(self.by[key] for key in self.classes)
+        return "" if stays else self.in_classes
 
     def goes_astray(self, cell: Cell, node: ast.AST, name: str) -> bool:
         """Whether something forbidden goes where nobody can follow it; where it is kept is noted."""
