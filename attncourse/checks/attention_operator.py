@@ -1645,8 +1645,9 @@ def _diagnosis_cases(seed: int) -> list[Case]:
         "very many features": (10, 12, 1024),
     }
     # Every training in every size, so that no size tells how it went.
-    settings = {(note, fault): (fault, *sizes[note]) for note in sizes for fault in FAULTS}
-    return [Case(_record(normal, *settings[one]), one[0]) for one in in_any_order(settings, seed)]
+    named = in_any_order([f"{note}: {fault}" for note in sizes for fault in FAULTS], seed)
+    settings = [name.split(": ") for name in named]
+    return [Case(_record(normal, fault, *sizes[note]), note) for note, fault in settings]
 
 
 def _is_named(fault: str, sentence: str, read: str) -> Law:
