@@ -696,6 +696,18 @@ def test_with_names_and_passing_numbers_only_a_student_is_called_by_the_name(cou
         assert there(course) == {"Ada-Byron": notebook(mark=mark)}
 
 
+def test_who_takes_anothers_name_replaces_nothing_where_the_roster_has_no_numbers(course, capsys):
+    roster = write(course / "roster.csv", b"id,last_name,first_name,email\nann,Good,Ann,ann@example.org\n")
+    files = {
+        "Ann Good_101_assignsubmission_file_/sums.ipynb": notebook(mark="1"),
+        "ANN good_104_assignsubmission_file_/sums.ipynb": notebook(mark="2"),
+    }
+    content = archive(files, {name: (2026, 3, 1, 10 + at, 0, 0) for at, name in enumerate(files)})
+    out = collect(capsys, write(course / "class.zip", content), "--roster", roster, expect=1)
+    assert " ".join(out.split()).count("knows by several numbers: give a roster with its numbers") == 2
+    assert there(course) == {}
+
+
 def test_a_list_that_a_spreadsheet_has_saved_is_read_or_a_sentence(course, capsys):
     first = folder_of(course / "first", {"zoë/sums.ipynb": "1"})
     collect(capsys, first)

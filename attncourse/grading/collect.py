@@ -217,8 +217,9 @@ class Collection:
             level, platform = one.level or 0, one.sender.platform
             if one.person is None:
                 yield ""
-            elif self.roster is None and numbers[one.person.id, one.unit] > 1:
-                yield f"is of {one.person.id}, whom the platform knows by several numbers: give a roster"
+            elif numbers[one.person.id, one.unit] > 1:
+                better = "a roster" if self.roster is None else "a roster with its numbers"
+                yield f"is of {one.person.id}, whom the platform knows by several numbers: give {better}"
             elif (
                 # A platform's folder holds a class: without a roster nothing else tells it from a student's.
                 (bool(platform) and (level > len(outer) or (level > 0 and students < A_CLASS)))
