@@ -159,6 +159,16 @@ AVERAGED = wrongs(
 )
 
 
+LOW = wrongs(
+    "masking#minus-a-billion",
+    """
+    low: the forbidden scores get a number that is low, but not low enough
+        How low is low enough depends on the other scores of the row. If they all lie far below your number,
+        the forbidden keys win. Is there a number that is below every score?
+    """,
+)
+
+
 def only(choices: dict[str, Wrong], *names: str) -> dict[str, Wrong]:
     """Some of a factor's wrong choices."""
     return {name: choices[name] for name in names}

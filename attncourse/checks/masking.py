@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attncourse import attention_operator, masking
 from attncourse.checks import laws
-from attncourse.checks.choices import AXIS, SCALE, SIMILARITY, compared, only, scaled
+from attncourse.checks.choices import AXIS, LOW, SCALE, SIMILARITY, compared, only, scaled
 from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.probe.masking import AskAboutLayer, WithGradients
@@ -60,7 +60,7 @@ def _attention_case(
 # What all attention with a mask can get wrong
 # ---------------------------------------------------------------------------------------
 
-HIDDEN = wrongs(
+HIDDEN = LOW | wrongs(
     THREE_WAYS,
     """
     times mask: the forbidden scores are set to 0, and still get weight
@@ -70,9 +70,6 @@ HIDDEN = wrongs(
         Nothing forbidden is averaged any more, but each row has lost the weight that the forbidden keys had
         taken. Sum the rows of your weights. Either the forbidden keys must not take part in the sum, or the
         sum must be made good. (masking#masking-two-wrong)
-    low: the forbidden scores get a number that is low, but not low enough
-        How low is low enough depends on the other scores of the row. If they all lie far below your number,
-        the forbidden keys win. Is there a number that is below every score? (masking#minus-a-billion)
     zero times infinity: infinity is multiplied by zero
         You add minus infinity times something that is 1 where a key is forbidden and 0 elsewhere. What is 0
         times infinity? Print it. Choose between two numbers instead of multiplying.
@@ -2182,6 +2179,7 @@ def _run_record(
     loss = (curve + 0.05 * best * normal(steps)).abs()
     # A single step says little: here the last one lies as it would with this fault or another.
     which, off = normal(2).abs().tolist()
+    # A loss far below the best cannot end that far above it: its mean would show it.
     like = (0.6, 1.0) if fault == "sees the next" else (0.6, 1.0, 1.6)
     loss[-1] = like[int(1000 * which) % len(like)] * (1 + 0.05 * math.tanh(off)) * best
     if fault != "sees the next":

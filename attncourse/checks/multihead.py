@@ -13,6 +13,7 @@ from attncourse.checks.choices import (
     AVERAGED,
     AXIS,
     LAYER_SCALE,
+    LOW,
     MADE_FROM,
     NORMALISER,
     compared,
@@ -1424,7 +1425,8 @@ multihead_class = Task(
             question is not whether `key` is true, but whether there is any.
         """,
     ),
-    masking=wrongs(
+    masking=LOW
+    | wrongs(
         LAYER,
         """
         none: the mask is not used
@@ -1503,7 +1505,9 @@ def any_layer(
         if mask is not None and mask.dim() > 2 and masking != "on heads":
             allowed = mask.unsqueeze(-3)
         hidden = (
-            None if allowed is None or masking in ("none", "after", "zeros", "added", "nothing") else allowed
+            None
+            if allowed is None or masking in ("none", "after", "zeros", "added", "nothing", "low")
+            else allowed
         )
         if masking == "inverted" and mask is not None:
             hidden = ~allowed
@@ -1516,7 +1520,9 @@ def any_layer(
                 scores = scores + allowed
             if masking == "nothing":
                 scores = scores.masked_fill(~allowed, -torch.inf)
-            shares = torch.softmax(scores, -1)
+            if masking == "low":
+                scores = scores.masked_fill(~allowed, -30.0)
+            shares = torch.softmax(scores, -1) * (allowed.any(-1, keepdim=True) if masking == "low" else 1)
             found = (shares * allowed if masking == "after" else shares) @ v
         else:
             found = look(q, k, v, scale, axis, "", among, "", model_dim, hidden)

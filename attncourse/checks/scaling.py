@@ -10,7 +10,7 @@ from torch import Tensor
 from attncourse import scaling
 from attncourse.checks import laws
 from attncourse.checks.attention_operator import SOFTMAX
-from attncourse.checks.choices import SCALE, draw, only, scaled
+from attncourse.checks.choices import LOW, SCALE, draw, only, scaled
 from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
@@ -1296,6 +1296,7 @@ decoding_step = Task(
             """The division has counted them already. Hide them before the exponential, or divide again.""",
             "masking#masking-two-wrong",
         ),
+        **LOW,
     },
     cache=wrongs(
         KV_CACHE,
@@ -1346,7 +1347,7 @@ def any_step(
     elif hidden == "zero weight":
         weights = torch.softmax(scores, -1) * mask
     else:
-        weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)
+        weights = torch.softmax(scores.masked_fill(~mask, -30.0 if hidden == "low" else -math.inf), -1)
     if scale == "after":
         weights = weights / math.sqrt(query.shape[-1])
     output = weights @ values
@@ -1400,9 +1401,7 @@ def _sizes(*numbers: int) -> dict[str, int]:
 
 
 def _cache_bytes_cases(seed: int) -> list[Case]:
-    draws = Draws(seed, "choices")
-
-    whole = draws.whole
+    whole = Draws(seed, "choices").whole
 
     def case(
         note: str, positions: tuple, layers: tuple, groups: tuple, per: tuple, dim: tuple, size: int

@@ -2192,9 +2192,7 @@ def _words_of(num_letters: int, length: int) -> Inputs:
 
 
 def _blind_loss_cases(seed: int) -> list[Case]:
-    draws = Draws(seed, "choices")
-
-    drawn = draws.whole
+    drawn = Draws(seed, "choices").whole
     return [
         Case(_words_of(num := drawn(9, 14), drawn(3, num - 3)), "some of the letters"),
         Case(_words_of(num := drawn(15, 25), drawn(6, num - 6)), "more letters"),

@@ -14,7 +14,7 @@ from torch.nn import functional
 from attncourse import words
 from attncourse.attention_operator import softargmax
 from attncourse.checks import laws
-from attncourse.checks.choices import LAYER_SCALE, only
+from attncourse.checks.choices import LAYER_SCALE, LOW, only
 from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
@@ -646,7 +646,8 @@ encoder_layer = Task(
         """,
     ),
     scale=only(LAYER_SCALE, "none", "dim", "model dim", "multiplied"),
-    masked=wrongs(
+    masked=LOW
+    | wrongs(
         PADDING,
         """
         none: the mask is not used
@@ -797,6 +798,8 @@ def any_layer(
             scores = scores.masked_fill(~(seen & mask[..., None, :, None]), -torch.inf)
         elif masked == "zero":
             scores = scores * seen
+        elif masked == "low":
+            scores = scores.masked_fill(~seen, -30.0)
         elif masked == "inverted":
             scores = scores.masked_fill(seen, -1e9)
         elif masked == "queries":
@@ -1851,9 +1854,7 @@ def _tossed(num_right: int, num_pairs: int, num_heads: int) -> Inputs:
 
 
 def _chance_cases(seed: int) -> list[Case]:
-    draws = Draws(seed, "choices")
-
-    draw = draws.whole
+    draw = Draws(seed, "choices").whole
     pairs = draw(7, 11)
     return [
         Case(_tossed(10, 10, 72), "all ten pairs, 72 heads"),
