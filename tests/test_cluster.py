@@ -427,12 +427,14 @@ def test_a_worker_with_another_version_of_the_course_grades_nothing():
     assert "another version of the course" in autograding.outcome(unit, jobs.Job("ada", {}, "")).words
 
 
-@pytest.mark.parametrize("student", ["=2+5", "{{7*7}}", "a'b", "ada"])
+@pytest.mark.parametrize("student", ["=2+5", "{{7*7}}", "a'b", "ada", "\x1b[2Jred"])
 def test_a_page_of_feedback_has_the_name_of_the_folder(course, here, student):
     hand_in(course, student)
     assert here() == 0
     page = (course / "feedback" / student / UNIT / f"{UNIT}.html").read_text()
-    assert f"{UNIT}: {html.escape(student)}</title>" in page.replace("&#39;", "&#x27;")
+    name = html.escape(student).replace("\x1b", r"\x1b")
+    assert f"{UNIT}: {name}</title>" in page.replace("&#39;", "&#x27;")
+    assert "\x1b" not in page
 
 
 # --- the gradebook ---

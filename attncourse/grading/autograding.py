@@ -25,6 +25,7 @@ from traitlets import Unicode
 from traitlets.config import Config
 
 from attncourse.grading import leftovers
+from attncourse.grading.harmless import one_line
 from attncourse.grading.job import (
     Failed,
     Files,
@@ -280,7 +281,7 @@ def _enter(gradebook: Gradebook, unit: str, student: str, job: PageJob) -> None:
     """Make the gradebook know the submission as the course's own knows it."""
     first, last = job.name
     if not first and not last:
-        last = job.student  # whose folder may have another name here
+        last = one_line(job.student)  # whose folder may have another name here
     gradebook.add_student(student, first_name=first, last_name=last)
     gradebook.add_submission(unit, student)
     row = gradebook.find_submission_notebook(unit, unit, student)
