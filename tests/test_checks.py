@@ -1713,6 +1713,9 @@ def test_a_count_is_exact_and_other_numbers_may_be_rounded(new_check):
     count = new_check("count", lambda: 10_000_000)
     count(lambda: torch.tensor(10_000_000))
     assert "not the number" in failed(count, lambda: 10_000_001).message
+    large = new_check("large", lambda: 2**60)
+    large(lambda: 2.0**60)
+    assert "not the number" in failed(large, lambda: 2**60 + 1).message
     ratio = new_check("ratio", lambda: 1 / 3)
     ratio(lambda: torch.tensor(1 / 3))
     assert "not the number" in failed(ratio, lambda: 0.333).message

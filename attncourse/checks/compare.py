@@ -214,7 +214,11 @@ def _number_difference(value: Plain, expected: float, exact_dtype: bool) -> Prob
         return None if math.isnan(expected) else Problem("NaN", words)
     # A count is right or wrong; another number may have passed through single precision.
     relative, absolute = (0.0, 0.0) if isinstance(expected, int) else (1e-5, 1e-6)
-    if math.isclose(value, expected, rel_tol=relative, abs_tol=absolute):
+    if isinstance(value, int) and isinstance(expected, int):  # as floats, large ones are equal that are not
+        is_right = value == expected
+    else:
+        is_right = math.isclose(value, expected, rel_tol=relative, abs_tol=absolute)
+    if is_right:
         if exact_dtype and isinstance(expected, int) and isinstance(value, float):
             words = (
                 "this is a float, and a whole number was expected, an int: `/` gives a float, `//` does not"

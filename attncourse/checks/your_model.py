@@ -14,7 +14,7 @@ from torch.nn import functional
 from attncourse import your_model
 from attncourse.attention_operator import attention
 from attncourse.checks import laws
-from attncourse.checks.choices import AXIS, SCALE, normalised, only, scaled
+from attncourse.checks.choices import AXIS, LOW, SCALE, normalised, only, scaled
 from attncourse.checks.draws import Draws
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
 from attncourse.checks.verdict import shown
@@ -579,7 +579,7 @@ GROUPING = wrongs(
         Dimensions counted from the front move when a batch is added. Count from the back.
     """,
 )
-MASKED = wrongs(
+MASKED = LOW | wrongs(
     "masking#masking-three-ways",
     """
     none: the mask is not used
@@ -634,6 +634,8 @@ def any_grouped(query, key, value, mask, *, groups="", scale="", axis="keys", ma
         scores = scores / math.sqrt(heads)
     if masked == "zero":
         scores = scores * mask
+    elif masked == "low":
+        scores = scores.masked_fill(~mask, -30.0)
     elif masked == "inverted":
         scores = scores.masked_fill(mask, -1e30)
     elif masked == "inverted, infinite":
@@ -1614,19 +1616,24 @@ def _served(*numbers: int | None) -> dict[str, Any]:
 
 
 def _fit_cases(seed: int) -> list[Case]:
-    draws = Draws(seed, "choices")
-
-    whole = draws.whole
+    whole = Draws(seed, "choices").whole
 
     def case(
-        note: str, texts: int, groups: int, per: int, tokens: int, window: int | None, parameters: int
+        note: str,
+        texts: int,
+        groups: int,
+        per: int,
+        tokens: int,
+        window: int | None,
+        parameters: int,
+        is_full: bool = False,
     ) -> Case:
-        """So much memory that about so many texts fit, and a part of one more."""
+        """So much memory that so many texts fit, and a part of one more, or nothing."""
         blocks, head_dim = whole(3, 40), 2 * whole(9, 64)
         heads = groups * per
         kept = tokens if window is None else min(tokens, window)
         one = 2 * 2 * blocks * groups * head_dim * kept
-        memory = 2 * parameters + texts * one + whole(one // 3, 2 * one // 3)
+        memory = 2 * parameters + texts * one + (0 if is_full else whole(one // 3, 2 * one // 3))
         sizes = (memory, parameters, blocks, heads * head_dim, heads, groups, tokens, window)
         return Case(_served(*sizes), note)
 
@@ -1638,6 +1645,7 @@ def _fit_cases(seed: int) -> list[Case]:
         case("a window that is longer than the texts", whole(30, 60), 4, 2, 500, whole(900, 2000), 10**6),
         case("a window of a few tokens", whole(30, 60), 2, 4, 5000, whole(2, 4), 10**6),
         case("not even one text fits", 0, 8, 4, 100_000, None, 10**7),
+        case("nothing is left over", whole(20, 50), 2, 3, 1000, None, 10**6, is_full=True),
         Case(_served(10**9, whole(6, 9) * 10**8, 12, 768, 12, 12, 100, None), "the weights do not fit"),
     ]
 
@@ -1755,6 +1763,8 @@ texts_that_fit = Task(
     rounded=wrongs(
         COUNTING,
         """
+        room to spare: a last text is not counted where it fills the memory exactly
+            A text that needs just what is left does fit.
         up: a last text is counted that does not fit
             Half a text is none. Which way must be rounded?
         none: parts of texts are counted
@@ -1795,6 +1805,8 @@ def any_fit(
     one = one * count * head_dim * kept * each
     held = {"left out": 0, "numbers": num_parameters}.get(weights, each * num_parameters)
     texts = memory / (one + held) if weights == "each" else (memory - held) / one
+    if rounded == "room to spare":
+        texts = (memory - held - 1) // one
     if rounded == "none":
         return max(0.0, texts)
     if rounded == "up":
