@@ -178,8 +178,8 @@ def _zip(
 def _hidden(parts: tuple[str, ...]) -> bool:
     """Whether a notebook is not looked at, or lies where nothing is, and no program has put it there."""
     of_programs = any(part in JUNK or part == ".ipynb_checkpoints" for part in parts)
-    # macOS keeps notes in such files, and JupyterLab what it is about to save.
-    of_programs |= any(part.startswith(("._", ".~")) for part in parts[-1:])
+    # macOS keeps notes in files that begin so, and JupyterLab what it is about to save.
+    of_programs |= bool(parts) and parts[-1].startswith(("._", ".~"))
     return _junk(parts) and parts[-1].endswith(".ipynb") and not of_programs
 
 
