@@ -1523,6 +1523,8 @@ def test_the_same_secret_draws_the_same_numbers_and_another_others():
 
     assert drawn("a") == drawn("a")
     assert len(set(drawn("a"))) == 12
+    # As many bits as nobody can try; a seed of 32 could be found among all that there are.
+    assert min(map(int.bit_length, drawn("a")[1:])) > 200
     assert drawn("a")[0] == drawn("b")[0] == 0
     assert not set(drawn("a")[1:]) & set(drawn("b")[1:])
 
