@@ -206,11 +206,12 @@ def test_whoever_sees_the_inputs_cannot_compute_what_else_is_drawn(task):
             inside += [one for one in steps if isinstance(one, Tensor) and one.is_floating_point()]
         elif isinstance(leaf, Tensor) and leaf.is_floating_point():
             outside.append(leaf)
-    if task.unseen and inside and outside:
+    if inside and outside:
         hidden = torch.cat([one.double().flatten() for one in inside]).unique()
         shown = torch.cat([one.double().flatten() for one in outside]).unique()
         drawn = (hidden * 1000 % 1 != 0) & (hidden.abs() > 1e-3)
-        for divided in (1.0, 2.0, *(size**0.5 for size in range(2, 13))):
+        # Where the layer can be looked into, it may well hold what it is called with.
+        for divided in (1.0 if task.unseen else 2.0, *(size**0.5 for size in range(2, 13))):
             apart = (hidden[drawn][:, None] * divided - shown).abs()
             assert not (apart < 1e-12).any(), divided
 
@@ -442,6 +443,14 @@ def test_what_says_nothing_of_a_fault_tells_nothing(rule):
         cases = task.cases(seed)
         wrong = [task.known(rule, case).value != task.known(task.reference, case).value for case in cases]
         assert sum(wrong) > len(cases) / 4
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_a_running_maximum_is_not_taken_ready_made(name):
+    sign = "" if name == "cummax" else "-"
+    source = f"def running_total(scores):\n    return {sign}torch.{name}({sign}scores, 0).values"
+    found = failed(Check(TASKS["running_total"]), compiled(source, "running_total"))
+    assert f"calls PyTorch's own {name}" in " ".join(found.message.split())
 
 
 def names_in(code):
