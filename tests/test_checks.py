@@ -1801,6 +1801,58 @@ def test_a_layer_shows_nothing_but_its_numbers(name):
     assert set(graphs) == {None}
 
 
+ODD = {
+    "shorter": lambda x: x[:-1],
+    "longer": lambda x: torch.cat([x, x]),
+    "one row": lambda x: x[0],
+    "a batch": lambda x: x[None],
+    "fewer features": lambda x: x[:, :-1],
+    "single precision": lambda x: x.float(),
+    "whole numbers": lambda x: x.long(),
+    "complex": lambda x: x.cfloat(),
+    "sparse": lambda x: x.to_sparse(),
+    "meta": lambda x: x.to("meta"),
+    "NaN": lambda x: x.masked_fill(torch.eye(len(x), x.shape[1]).bool(), math.nan),
+    "infinite": lambda x: x.masked_fill(torch.eye(len(x), x.shape[1]).bool(), math.inf),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", ["is_equivariant", "symmetry"])
+def test_a_layer_does_not_tell_by_an_odd_input_how_it_is_made(name, odd):
+    found = set()
+
+    def answer(layer, x):
+        for call in (layer, lambda z: torch.vmap(layer)(z[None])[0]):
+            try:
+                y = call(ODD[odd](x))
+            except Exception as error:
+                found.add((type(error), str(error)))
+            else:
+                found.add(y.isnan().all().item())
+        return False
+
+    values(TASKS[name], answer, TASKS[name].cases(1))
+    # Within `torch.vmap` it may be something else.
+    assert len(found) <= 2, found
+    assert False not in found  # NaN in some numbers only
+
+
+@pytest.mark.parametrize("given", [(), (torch.zeros(3),), ("ab",), (None, None), (torch.zeros(0, 2, 5),)])
+def test_what_a_function_cannot_be_called_with_is_told_in_the_same_words(given):
+    """Whether it can be called tells little; PyTorch's words tell the steps of which it is made."""
+    found = set()
+    for task in TASKS.values():
+        for case in task.cases(0):
+            for part in tree_leaves(case.inputs):
+                if isinstance(part, Program):
+                    try:
+                        part(*given)
+                    except Exception as error:
+                        found.add((type(error), str(error)))
+    assert len(found) <= 1, found
+
+
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float8_e4m3fn])
 def test_right_numbers_of_a_type_that_grading_does_not_read_are_wrong_at_home_too(new_check, dtype):
     check = new_check("vector", lambda: torch.tensor([0, 1]))

@@ -2192,6 +2192,8 @@ UNUSUAL = {
     "a file that is written": "with open(name, 'w') as f:\n    f.write(text)",
     "the module itself": "import __main__ as m",
     "what PyTorch calls later": "y.register_hook(lambda g: kept.append(f()))",
+    "a compiler of one's own": "torch.compile(layer, backend=look)",
+    "a compiler among chosen arguments": "torch.compile(layer, **how)",
     "what is chosen from all names": "f = [f for n, f in vars(F).items() if n[:6] == 'scaled'][0]",
     "what is chosen by its length": "f = [n for n in dir(torch) if len(n) == 28]",
     "what is asked for by a name that is chosen": "[operator.attrgetter(n)(F) for n in names]",
@@ -2230,6 +2232,7 @@ class Mine(torch.nn.Module):
         super().__init__()
         self.attention, self.queue, text = 1, open("given.txt").read(), np.random.rand(3).copy()
     def forward(self, x):
+        torch.compile(self.attend, backend="eager"), re.compile("a|b", flags=re.MULTILINE)
         return x.trace() + x.select(0, 1) + float.__add__(1, 2) + self.attention
     def __repr__(self):
         return getattr(self, "name", type(self).__name__)

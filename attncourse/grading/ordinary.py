@@ -134,6 +134,8 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         mode = [*node.args[1:2], *(one.value for one in node.keywords if one.arg == "mode")]
         if not {getattr(one, "value", None) for one in mode} <= {"r", "rt", "rb"}:
             yield "open"
+    elif isinstance(node, ast.Call) and _is_shown_the_steps(node):
+        yield "compile with a compiler of one's own"
     elif isinstance(node, ast.Attribute):
         # A module is never called. Whatever has an operator of another's does what it likes, unseen.
         replaces = _is_hidden(node.attr) and node.attr not in TOLD and not isinstance(node.ctx, ast.Load)
@@ -146,6 +148,15 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         node.id in HIDDEN or (node.id == "get_ipython" and node not in shells)
     ):
         yield node.id
+
+
+def _is_shown_the_steps(call: ast.Call) -> bool:
+    """Whether `torch.compile`, or what comes to it, hands the steps of a function to one that is chosen."""
+    compiles = last_name(call.func) == "compile"
+    return any(
+        (one.arg == "backend" or (one.arg is None and compiles)) and not isinstance(one.value, ast.Constant)
+        for one in call.keywords
+    )
 
 
 def _asked_for(node: ast.AST, called: Collection[ast.AST]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from attncourse.probe.answer import Plain
-from attncourse.probe.program import Named
+from attncourse.probe.program import Named, TooLarge
 from attncourse.probe.wire import decode, encode, holds_function, is_handed_over
 
 # Much more than any answer needs, and little enough for this process: the largest thing that can be
@@ -131,7 +131,7 @@ class _Bounded(TorchDispatchMode):
             most = max(most, _largest(tree_flatten(made)[0]))
         self.computed += most
         if most > MOST_SCORES or self.computed > MOST_COMPUTED:
-            raise ValueError(TOO_LARGE)
+            raise TooLarge(TOO_LARGE)
         return func(*args, **kwargs)
 
 

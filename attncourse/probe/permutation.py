@@ -16,12 +16,16 @@ from attncourse.probe.refusing import given
 
 
 class _Watched(Program):
-    """A layer, and on which inputs of the shape of `x` it was tried, `x` itself left out."""
+    """A layer, and on which other inputs than `x` it was tried.
+
+    It takes what is like `x`: whether it could compute something else, too, tells how it is made, and so
+    does which outputs of NaN are NaN.
+    """
 
     def __init__(self, layer: Program, x: Tensor) -> None:
         super().__init__([])
         self.layer = layer
-        self.shape = x.shape
+        self.shape, self.dtype = x.shape, x.dtype
         self.own = x.numpy().tobytes()
         self.tried: set[bytes] = set()
 
@@ -30,12 +34,19 @@ class _Watched(Program):
     def __call__(self, z: Tensor) -> Tensor:
         if type(z) not in (Tensor, torch.nn.Parameter):  # any other object would see what is done with it
             raise TypeError(f"the layer takes a tensor of plain numbers: {describe_type(z)} came")
-        if len(self.tried) < 2 and z.shape == self.shape:
+        came = (z.shape, z.dtype, z.layout, z.device.type)
+        if came != (self.shape, self.dtype, torch.strided, "cpu"):
+            raise ValueError(
+                f"the layer takes a tensor like x, of shape {tuple(self.shape)} and {self.dtype}: "
+                f"one of shape {tuple(z.shape)} and {z.dtype} came"
+            )
+        if len(self.tried) < 2:
             try:
                 self.tried.update({z.detach().numpy().tobytes()} - {self.own})
             except RuntimeError:  # within torch.vmap there are several, whose numbers cannot be read
                 self._tried_often()
-        return self.layer(z)
+        y = self.layer(z)
+        return torch.where(z.isfinite().all() & y.isfinite().all(), y, torch.nan)
 
     def hand_on(self) -> Any:
         self._tried_often()  # by a right function

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attncourse.probe.answer import describe_type
 from attncourse.probe.refusing import given
 
 # By these code looks into what it is only to call.
@@ -27,8 +28,14 @@ LOOKING_INTO = (
 _MODULES = {"torch": torch, "functional": torch.nn.functional, "operator": operator, "builtins": builtins}
 
 
+class TooLarge(ValueError):
+    """What a function is given, or computes of it, is more than is computed for an answer."""
+
+
 class Program:
     """A function of tensors, step by step.
+
+    What it cannot be called with is always told in the same words: PyTorch's own tell which steps it has.
 
     Parameters
     ----------
@@ -51,7 +58,13 @@ class Program:
 
     def __call__(self, *inputs: Any) -> Any:
         self.calls += 1
-        return _run(self.steps, inputs)
+        try:
+            return _run(self.steps, inputs)
+        except TooLarge:
+            raise
+        except Exception:
+            came = ", ".join(map(_in_words, inputs)) or "nothing"
+            raise RuntimeError(f"the function takes something else: {came} came") from None
 
     def anew(self) -> Program:
         """The same function, which nobody has called yet."""
@@ -69,6 +82,12 @@ class Program:
 
     def __repr__(self) -> str:
         return "<a function>"
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}, of {str(value.dtype).removeprefix('torch.')}"
+    return describe_type(value)
 
 
 class Elsewhere(Program):
