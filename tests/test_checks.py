@@ -118,6 +118,18 @@ def test_right_answers_pass_and_obey_every_law(task, capsys):
             assert law.breach(cases, values(task, answer, cases)) is None, (right.__name__, law.sentence)
 
 
+@pytest.mark.parametrize("name", ["language_model", "llama_block", "embed_ids", "encoder_layer"])
+def test_rounding_is_far_from_what_is_told_of_with_each_of_many_seeds(name, monkeypatch):
+    """Whatever normalises features divides by something that may be small, and several do it in turn."""
+    task = TASKS[name]
+    third = {dtype: (far / 3, off / 3) for dtype, (far, off) in compare.TOLERANCE.items()}
+    monkeypatch.setattr(compare, "TOLERANCE", third)
+    for right in right_answers(task):
+        answer = compiled(source_of(right, task.name), task.name)
+        result = verdict(task, answer, range(2, 62), refusing=False)
+        assert result.passed, (right.__name__, result.message)
+
+
 @each_task
 def test_the_answer_that_is_made_of_choices_is_right_without_a_wrong_one(task):
     if task.made is None:

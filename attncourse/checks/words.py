@@ -115,7 +115,8 @@ def _embed_cases(seed: int) -> list[Case]:
         Case(_to_embed(2, 3, 2, dtype=torch.float64)(normal), "a batch of batches, in float64"),
         Case(_to_embed(1)(normal), "a single token"),
         Case(_to_embed(4, 4)(normal), "as many texts as tokens and features"),
-        Case(_to_embed(3, 8)(normal), "one position more than tokens"),
+        # Among so many tokens some are nearly constant, which makes rounding large.
+        Case(_to_embed(3, 8, dtype=torch.float64)(normal), "one position more than tokens"),
         Case(_to_embed(4, times=1e-6)(normal), "embeddings that are very small"),
         Case(_to_embed(2, 3)(normal), "numbers that are not contiguous in memory", contiguous=False),
     ]

@@ -1330,20 +1330,20 @@ def _text(
 def _model_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     double = torch.float64
-    # Each block makes rounding larger, most where features are small: in float32 a right answer of several
-    # blocks could be a ten-thousandth off.
+    # Each step makes rounding larger, most where features are small: in float32 a right answer could be a
+    # ten-thousandth off.
     return [
         Case(_text(4, blocks=2, heads=4, shared=2, dim=8, dtype=double)(normal), "four heads in two groups"),
         # Here and below four features a head: with two there is one frequency, whatever the base.
         Case(_text(5, blocks=1, dim=8)(normal), "one block, four features a head"),
         Case(_text(4, blocks=3, dtype=double)(normal), "three blocks"),
-        Case(_text(1, blocks=1, before=3)(normal), "a new token after three in the caches"),
+        Case(_text(1, before=3, dtype=double)(normal), "a new token after three in the caches"),
         Case(
             _text(3, blocks=3, dim=8, before=2, dtype=double)(normal),
             "three new tokens after two in the caches, four features a head",
         ),
         Case(_text(3, blocks=12, dtype=double)(normal), "twelve blocks"),
-        Case(_text(2, 3, blocks=1)(normal), "a batch"),
+        Case(_text(2, 3, dtype=double)(normal), "a batch"),
         Case(_text(2, 2, 3, before=2, dtype=double)(normal), "batches, caches"),
         Case(_text(1, dtype=double)(normal), "a single token"),
     ]
