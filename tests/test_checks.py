@@ -400,6 +400,45 @@ def test_a_new_layer_is_random_and_not_numbered_with_a_small_change(draws):
     assert "nearly the same numbers in W_Q" in " ".join(found.message.split())
 
 
+class CopiesAtTheStart(attncourse.MultiHeadAttention):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.W_V.data.copy_(self.W_Q)
+
+
+class PositiveAtTheStart(attncourse.MultiHeadAttention):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        for one in self.parameters():
+            one.data.abs_()
+
+
+class OtherInTraining(attncourse.MultiHeadAttention):
+    def forward(self, *inputs):
+        return super().forward(*inputs) * (0.5 if self.training else 1)
+
+
+class LearnsNothingUnderAMask(attncourse.MultiHeadAttention):
+    def forward(self, query, key=None, value=None, mask=None):
+        output = super().forward(query, key, value, mask)
+        return output if mask is None else output.detach() + 0 * sum(one.sum() for one in self.parameters())
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (CopiesAtTheStart, "W_Q and W_V start with nearly the same numbers"),
+        (PositiveAtTheStart, "most numbers of W_Q have the same sign"),
+        (OtherInTraining, "after layer.train() the output is another one"),
+        (LearnsNothingUnderAMask, "gradient of W_Q"),
+    ],
+)
+def test_what_is_wrong_only_at_the_start_or_in_training_is_wrong(layer, words):
+    found = verdict(TASKS["MultiHeadAttention"], layer, refusing=False)
+    assert not found.passed
+    assert words in " ".join(found.message.split())
+
+
 def test_a_layer_that_is_made_only_once_is_no_class_of_layers():
     class Layer(attncourse.MultiHeadAttention):
         made = 0

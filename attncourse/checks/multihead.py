@@ -1292,6 +1292,7 @@ def _class_cases(seed: int) -> list[Case]:
     allowed[..., 0] = True
     allowed[0, 1] = False
     training = _class_inputs(normal, 6, 2, (4, 6), (5, 6), (5, 6))
+    masked_training = _class_inputs(normal, 6, 3, (2, 4, 6)) | {"mask": causal}
     low = _class_inputs(normal, 6, 2, (4, 6), dtype=torch.float64) | {"mask": causal}
     low["query"][..., 0], low["W_Q"][:, 0, 0], low["W_K"][:, 0, 0] = 2, 10, -10
     return [
@@ -1308,6 +1309,10 @@ def _class_cases(seed: int) -> list[Case]:
         Case(
             training | {"output_gradient": normal(4, 6)},
             "a step of training, of which the gradients of the weights are looked at",
+        ),
+        Case(
+            masked_training | {"output_gradient": normal(2, 4, 6)},
+            "a step of training under a causal mask, of which the gradients are looked at",
         ),
         Case(low, "scores that are all far below zero"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -67,11 +68,18 @@ class Layer(Way):
         handed_over = [inputs.get(name) for name in ("query", "key", "value", "mask")]
         while handed_over[-1] is None:
             handed_over.pop()
-        output = layer.eval()(*handed_over)
+        evaluated = layer.eval()(*handed_over)
         if "output_gradient" not in inputs:
-            return output
-        if not isinstance(output, Tensor) or output.shape != inputs["output_gradient"].shape:
+            return evaluated
+        output = layer.train()(*handed_over)
+        shape = inputs["output_gradient"].shape
+        if any(not isinstance(one, Tensor) or one.shape != shape for one in (evaluated, output)):
             raise Misfit("forward does not return one tensor of the shape of query")
+        if not torch.allclose(evaluated, output, 1e-4, 1e-5, equal_nan=True):
+            raise Misfit(
+                "after layer.train() the output is another one than after layer.eval(): nothing was asked "
+                "for that happens only in training"
+            )
         return _gradients(output, inputs["output_gradient"], parameters)
 
 
@@ -95,13 +103,22 @@ def _new_layer(
     if not is_random and torch.equal(parameters["W_Q"], others["W_Q"]):
         raise Misfit("every new layer starts with the same numbers: nothing in them is random")
     for name in PARAMETERS:
-        ours, its = (of[name].detach().double().flatten() for of in (parameters, others))
-        # Of so many random numbers, no two draws are as alike.
-        if ours.numel() > 100 and torch.corrcoef(torch.stack([ours, its]))[0, 1] > 0.9:
+        if _are_alike(parameters[name].detach(), others[name].detach()):
             raise Misfit(
                 f"every new layer starts with nearly the same numbers in {name}: they are not random"
             )
+    for name, other in combinations(PARAMETERS, 2):
+        if _are_alike(parameters[name].detach(), parameters[other].detach()):
+            raise Misfit(f"in a new layer, {name} and {other} start with nearly the same numbers")
     return layer, parameters
+
+
+def _are_alike(numbers: Tensor, others: Tensor) -> bool:
+    """Of so many random numbers, no two draws are as alike; of a few they may be."""
+    if numbers.numel() != others.numel() or numbers.numel() <= 100:
+        return False
+    both = torch.stack([numbers.double().flatten(), others.double().flatten()])
+    return bool(torch.corrcoef(both)[0, 1] > 0.9)
 
 
 @contextmanager
@@ -146,6 +163,11 @@ def _look_at(
             raise Misfit(
                 f"in a new layer, the numbers of {name} are of a size of {size:.2g}, and 1 / sqrt(model_dim) "
                 f"is asked for: {loud if size > asked else quiet}"
+            )
+        if parameter.numel() > 100 and abs(parameter.mean()) > size / 2:
+            raise Misfit(
+                f"in a new layer, most numbers of {name} have the same sign: with a mean of 0 nothing is "
+                "preferred before anything was learned"
             )
         parts = parameter.flatten(1)
         if len(parts) > 1 and (parts == parts[0]).all():
