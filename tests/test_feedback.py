@@ -67,6 +67,7 @@ def whole_page(book="", outside=True, units=()):
             ),
             answer_cell("def add(a, b):\n    return '<b>'", "Nearly."),
             graded_cell("check_add", failed),
+            new_code_cell("print(art)", outputs=[new_output("stream", text="\x1b]0;owned\x07 \x9b2J a\tb")]),
             new_code_cell("plot()", outputs=[new_output("display_data", data={"image/png": "QUJD"})]),
             graded_cell("check_double", new_output("stream", text="in words"), drawn, score=2.0),
             graded_cell("essay"),
@@ -79,6 +80,12 @@ def whole_page(book="", outside=True, units=()):
     names["marked"] = {"essay": False}
     names["titles"] = {"check_add": "Task 1: The sum"}
     return exporter.from_notebook_node(notebook, {"nbgrader": names})[0]
+
+
+def test_a_page_that_is_printed_in_a_terminal_is_not_obeyed():
+    page = whole_page()
+    assert not [letter for letter in page if not letter.isprintable() and letter not in "\n\t"]
+    assert "\\x1b]0;owned\\x07 \\x9b2J a\tb" in page
 
 
 def test_a_page_says_who_what_and_how_much():

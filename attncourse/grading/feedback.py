@@ -26,7 +26,7 @@ from nbgrader.utils import is_grade, is_solution
 from traitlets import Integer, List, Unicode
 
 from attncourse.checks.task import registry
-from attncourse.grading import sanitise
+from attncourse.grading import harmless, sanitise
 from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.job import PageJob
 from attncourse.grading.repair import VERDICT
@@ -118,7 +118,7 @@ class FeedbackExporter(HTMLExporter):
         nb, resources = Exporter.from_notebook_node(self, nb, resources, **settings)
         page = self._page(nb, resources.get("nbgrader", {}))
         template = self.environment_of_pages.get_template("feedback.html.jinja")
-        return template.render(page=page), resources
+        return harmless.page(template.render(page=page)), resources
 
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:

@@ -17,6 +17,8 @@ MOST_MARKS = 4
 
 _COLOUR_OR_END = re.compile(r"(\x1b\[[0-9;]*m|\n)")
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
 # They join and part letters in Persian, in Indian scripts and in emoji: part of honest names.
 _JOINERS = "\u200c\u200d"
 
@@ -42,6 +44,11 @@ def several_lines(text: str) -> str:
     """The same, but on the lines and in the colours that it has, such as a traceback."""
     parts = _COLOUR_OR_END.split(text)
     return "".join(part if _COLOUR_OR_END.fullmatch(part) else one_line(part) for part in parts)
+
+
+def page(text: str) -> str:
+    """A page without what no browser shows and a terminal obeys, to which somebody may print it."""
+    return _CONTROL.sub(lambda found: _spelt(found[0]), text)
 
 
 def _visible(character: str) -> str:
