@@ -172,7 +172,7 @@ def test_a_student_reads_what_is_true_of_an_answer_that_nobody_foresaw():
 
 def test_what_decides_a_case_is_said_with_the_word_that_does_not_fit():
     def symmetry(layer, x):
-        for order in torch.eye(len(x)).long(), torch.arange(len(x)).flip(0), torch.arange(len(x)).roll(1):
+        for order in torch.tensor([1, 0, 2]), torch.tensor([2, 1, 0]), torch.tensor([2, 0, 1]):
             layer(x[order])
         return "neither"
 
