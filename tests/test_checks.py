@@ -130,6 +130,18 @@ def test_rounding_is_far_from_what_is_told_of_with_each_of_many_seeds(name, monk
         assert result.passed, (right.__name__, result.message)
 
 
+@pytest.mark.parametrize("name", ["llama_block", "language_model"])
+def test_a_group_has_as_many_heads_as_share_a_key_and_not_as_there_are_keys(name):
+    found = 0
+    for right in right_answers(TASKS[name]):
+        source = source_of(right, name)
+        wrong = re.sub(r"(\w+)\.shape\[-3\] // (\w+(\[0\])?)\.shape\[-(\d)\]", r"\2.shape[-\4]", source)
+        if wrong != source:
+            found += 1
+            assert not verdict(TASKS[name], compiled(wrong, name), refusing=False).passed, right.__name__
+    assert found
+
+
 @each_task
 def test_the_answer_that_is_made_of_choices_is_right_without_a_wrong_one(task):
     if task.made is None:

@@ -2192,6 +2192,26 @@ UNUSUAL = {
     "a file that is written": "with open(name, 'w') as f:\n    f.write(text)",
     "the module itself": "import __main__ as m",
     "what PyTorch calls later": "y.register_hook(lambda g: kept.append(f()))",
+    "Python's own by an assignment": "exec = exec\nexec('a' + 'b')",
+    "Python's own by a loop": "for compile in [compile]:\n    pass",
+    "what imports, by another": "def own(*a):\n    return 1\n__import__ = own",
+    "an annotation": "def f(x): ...\nf.__annotations__['x'] = 'exec(' + text",
+    "an annotation that is a text": "def f(x: 'exec(' + repr(text) + ')'): ...",
+    "types as texts": "import typing\ntyping.get_type_hints(f)",
+    "a signature of texts": "from inspect import signature\nsignature(f, eval_str=True)",
+    "what is timed": "import timeit\ntimeit.timeit(text, number=1)",
+    "a setting of IPython's": "%config ZMQInteractiveShell.autocall = 2",
+    "a setting that changes cells": "%config ZMQInteractiveShell.ast_transformers = [T()]",
+    "objects from a file, by place": "np.load('w.npy', None, True)",
+    "objects from a file, by names in a text": "torch.load('w.pt', **{'weights_only': False})",
+    "a file of code that is written": "x.tofile('statistics.p' + 'y')",
+    "a file of code, as text": "np.savetxt('statistics.p' + 'y', x, fmt='%s')",
+    "a module by one that draws": "from matplotlib import importlib",
+    "a module by a part of one that draws": "from matplotlib.cbook import subprocess as s",
+    "a module that draws": "matplotlib.use('module://evil')",
+    "a module that draws, by a command": "%matplotlib module://evil",
+    "what a module keeps for itself": "import warnings\nwarnings._getcategory('evil.a')",
+    "another function for PyTorch's": "torch.equal = lambda *a: True",
     "a compiler of one's own": "torch.compile(layer, backend=look)",
     "a compiler among chosen arguments": "torch.compile(layer, **how)",
     "what is chosen from all names": "f = [f for n, f in vars(F).items() if n[:6] == 'scaled'][0]",
@@ -2218,9 +2238,11 @@ USUAL = """
 %time y = torch.ones(3).sum()
 %timeit -n 5 -r1 -q torch.ones(3)
 %config InlineBackend.figure_format = "svg"
+%matplotlib widget
 import torch.nn.functional as F
 from collections import defaultdict
 from math import *
+from torch.autograd.functional import jacobian
 from attncourse import *
 from matplotlib import pyplot as plt
 from IPython.display import display, HTML
@@ -2232,6 +2254,8 @@ class Mine(torch.nn.Module):
         super().__init__()
         self.attention, self.queue, text = 1, open("given.txt").read(), np.random.rand(3).copy()
     def forward(self, x):
+        y: "list[torch.Tensor]" = [torch.load("a.pt", weights_only=True)]
+        plt.style.use(style), matplotlib.use("Agg")
         torch.compile(self.attend, backend="eager"), re.compile("a|b", flags=re.MULTILINE)
         return x.trace() + x.select(0, 1) + float.__add__(1, 2) + self.attention
     def __repr__(self):
@@ -2242,7 +2266,7 @@ if __name__ == "__main__":
 
 
 def test_what_notebooks_have_is_not_told_of():
-    *lines, rest = USUAL.strip().split("\n", 6)
+    *lines, rest = USUAL.strip().split("\n", 7)
     for source in [*lines, rest]:
         cells = [("own", source), ("mine", "def mine(s):\n    return s.exp()")]
         assert not scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks, source

@@ -1051,7 +1051,7 @@ def _block_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     return [
         Case(_one_block(4, 8)(normal), "four positions"),
-        Case(_one_block(3, 8, heads=4, shared=2)(normal), "four heads in two groups"),
+        Case(_one_block(3, 12, heads=6, shared=2)(normal), "six heads in two groups"),
         Case(_one_block(1, 8, before=3)(normal), "a new position after three in the cache"),
         Case(_one_block(3, 8, heads=4, shared=2, before=2)(normal), "three new ones after two in the cache"),
         Case(_one_block(2, 3, 8)(normal), "a batch"),
@@ -1333,7 +1333,7 @@ def _model_cases(seed: int) -> list[Case]:
     # Each step makes rounding larger, most where features are small: in float32 a right answer could be a
     # ten-thousandth off.
     return [
-        Case(_text(4, blocks=2, heads=4, shared=2, dim=8, dtype=double)(normal), "four heads in two groups"),
+        Case(_text(4, blocks=2, heads=6, shared=2, dim=12, dtype=double)(normal), "six heads in two groups"),
         # Here and below four features a head: with two there is one frequency, whatever the base.
         Case(_text(5, blocks=1, dim=8)(normal), "one block, four features a head"),
         Case(_text(4, blocks=3, dtype=double)(normal), "three blocks"),

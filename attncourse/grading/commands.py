@@ -17,6 +17,13 @@ LINE_MAGICS = {
 }
 KNOWN_EXTENSIONS = {"autoreload", "tensorboard"}
 CELL_MAGICS = {"markdown", "html", "HTML", "latex", "svg", "SVG", "javascript", "js", *TIMING, "capture"}
+# What these may set: other settings of theirs run code.
+SETTINGS = {
+    "config": re.compile(
+        r"(InlineBackend|(IP)?Completer)\b|(ZMQ)?InteractiveShell\.ast_node_interactivity\b|$"
+    ),
+    "matplotlib": re.compile(r"[\w -]*$"),
+}
 # IPython puts values into a command for these.
 EXPANDED = set("{$")
 SHELL = re.compile(r"\s*(ls|pwd|echo|date|pip3?|conda|nvidia-smi|whoami|uname|df|free)\b[^;&|`${<>\n]*")
@@ -65,6 +72,8 @@ def other_command(call: ast.Call) -> Iterator[str]:
         yield "a command of the system"
     elif first == "load_ext" and rest in KNOWN_EXTENSIONS:
         pass
+    elif first in SETTINGS and not SETTINGS[first].match(rest):
+        yield f"%{first} of something else"
     elif sign != "!" and first not in (LINE_MAGICS if sign == "%" else CELL_MAGICS):
         yield f"{sign}{first}"
     elif first not in TIMING and not EXPANDED.isdisjoint(rest):

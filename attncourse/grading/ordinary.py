@@ -24,12 +24,22 @@ from attncourse.grading.scopes import Cell, last_name
 MODULES = {
     *("__future__", "abc", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses"),
     *("datetime", "decimal", "enum", "fractions", "functools", "gc", "heapq", "itertools", "math", "numbers"),
-    *("operator", "pprint", "random", "re", "statistics", "textwrap", "time", "timeit", "typing"),
-    *("typing_extensions", "warnings", "torch", "torch.autograd", "torch.fft", "torch.func", "torch.linalg"),
+    *("operator", "pprint", "random", "re", "statistics", "textwrap", "time", "typing"),
+    *(
+        "typing_extensions",
+        "warnings",
+        "torch",
+        "torch.autograd",
+        "torch.autograd.functional",
+        "torch.fft",
+        "torch.func",
+        "torch.linalg",
+    ),
     *("torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.modules", "torch.nn.parameter"),
     *("torch.optim", "torch.random", "torch.special", "torch.testing", "torch.types", "torch.version"),
     *("numpy", "numpy.fft", "numpy.linalg", "numpy.random", "numpy.testing", "numpy.typing"),
     *("IPython", "IPython.display", "ipywidgets"),
+    "torch.autograd.functional",
     # Of these nothing else.
     *("inspect.signature", "torch.nn.utils.clip_grad_norm_"),
 }
@@ -40,7 +50,7 @@ WHOLE = ("attncourse", "matplotlib", "mpl_toolkits")
 OTHER_PROGRAMS = {"backends", "testing", "texmanager", "sphinxext"}
 # What stands between two underlines and belongs to numbers, texts and lists, or says what something is.
 TOLD = {"__name__", "__qualname__", "__doc__", "__module__", "__version__", "__file__"}
-METHODS = {*dir(float), *dir(list), *dir(dict), *TOLD, "__call__", "__post_init__", "__annotations__"}
+METHODS = {*dir(float), *dir(list), *dir(dict), *TOLD, "__call__", "__post_init__"}
 METHODS |= {"__enter__", "__exit__", "__next__", "__matmul__"}
 METHODS -= {"__getattribute__", "__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__getnewargs__"}
 METHODS -= {"__subclasshook__", "__init_subclass__", "__class_getitem__", "__getformat__"}
@@ -58,7 +68,9 @@ OTHER_NAMES = {
 # What runs code in ordinary modules.
 RUNNING = {
     *("InteractiveShell", "extract_module_locals", "embed", "start_ipython", "start_kernel", "embed_kernel"),
-    *("run_threaded", "runstring", "rundocs", "measure", "extbuild", "memusage"),
+    *("run_threaded", "runstring", "rundocs", "measure", "extbuild", "memusage", "get_type_hints"),
+    # What they write into a file can be a module's code.
+    *("tofile", "savetxt", "memmap", "open_memmap", "from_file"),
 }
 # By these something is asked for by a text that is its name.
 ASKING = {"getattr", "setattr", "attrgetter", "methodcaller", "getattr_static"}
@@ -130,18 +142,26 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
             yield name or "."
         else:
             yield from (one for one in others if _is_module(one) or _is_way(one))
+            if name.partition(".")[0] in WHOLE:  # which import others
+                names = {one.name for one in node.names} - {one.partition(".")[0] for one in MODULES}
+                yield from sorted(names & sys.stdlib_module_names)
     elif isinstance(node, ast.Call) and last_name(node.func) == "open":
         mode = [*node.args[1:2], *(one.value for one in node.keywords if one.arg == "mode")]
         if not {getattr(one, "value", None) for one in mode} <= {"r", "rt", "rb"}:
             yield "open"
-    elif isinstance(node, ast.Call) and _is_shown_the_steps(node):
-        yield "compile with a compiler of one's own"
+    elif isinstance(node, ast.Call) and (words := _chooses_code(node)):
+        yield words
     elif isinstance(node, ast.Attribute):
         # A module is never called. Whatever has an operator of another's does what it likes, unseen.
         replaces = _is_hidden(node.attr) and node.attr not in TOLD and not isinstance(node.ctx, ast.Load)
         is_value = isinstance(node.ctx, ast.Load) and node not in called
-        if replaces or _is_way(node.attr) or (is_value and _is_module(node.attr)):
+        of = getattr(node.value, "id", "")
+        replaces |= of == "torch" and not isinstance(node.ctx, ast.Load)
+        inner = node.attr.startswith("_") and not _is_hidden(node.attr) and of in sys.stdlib_module_names
+        if replaces or inner or _is_way(node.attr) or (is_value and _is_module(node.attr)):
             yield node.attr
+    elif isinstance(node, ast.arg | ast.AnnAssign) and _is_called_in_words(node.annotation):
+        yield "a call in an annotation"
     elif isinstance(node, ast.FunctionDef) and _is_hidden(node.name) and node.name not in METHODS | DEFINED:
         yield node.name
     elif isinstance(node, ast.Name) and (
@@ -150,13 +170,35 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         yield node.id
 
 
-def _is_shown_the_steps(call: ast.Call) -> bool:
-    """Whether `torch.compile`, or what comes to it, hands the steps of a function to one that is chosen."""
-    compiles = last_name(call.func) == "compile"
-    return any(
-        (one.arg == "backend" or (one.arg is None and compiles)) and not isinstance(one.value, ast.Constant)
-        for one in call.keywords
+def _is_called_in_words(annotation: ast.AST | None) -> bool:
+    """Whether a text, which Python runs for whoever asks for the types, calls something."""
+    return annotation is not None and any(
+        isinstance(part, ast.Constant) and isinstance(part.value, str) and "(" in part.value
+        for part in ast.walk(annotation)
     )
+
+
+def _chooses_code(call: ast.Call) -> str:
+    """What a call has among its arguments that has other code run; or empty."""
+    name = last_name(call.func)
+    for one in call.keywords:
+        chosen = not isinstance(one.value, ast.Constant)
+        if chosen and (one.arg == "backend" or (one.arg is None and name == "compile")):
+            return "compile with a compiler of one's own"
+        if one.arg == "eval_str":
+            return "eval_str"
+    if name == "load":
+        unseen = any(one.arg is None for one in call.keywords)
+        if unseen or len(call.args) > 2 or any(isinstance(one, ast.Starred) for one in call.args):
+            return "load with arguments that say nothing of what they are"
+    if name in ("use", "switch_backend"):
+        of = call.func.value if isinstance(call.func, ast.Attribute) else None
+        for argument in call.args:
+            text = getattr(argument, "value", None)
+            of_matplotlib = getattr(of, "id", "") in ("matplotlib", "mpl", "plt")
+            if of_matplotlib if not isinstance(text, str) else ":" in text:
+                return "a module that draws"
+    return ""
 
 
 def _asked_for(node: ast.AST, called: Collection[ast.AST]) -> Iterator[str]:

@@ -237,8 +237,10 @@ class _Notebook:
         elif isinstance(node, ast.Name):
             origins, bound = self.meanings(cell, node.id, cell.scopes[node])
             yield from origins
-            if not origins and not bound:
-                if node.id in BUILTINS | LOOKS or ordinary.KEPT.fullmatch(node.id):
+            if not origins and node.id in BUILTINS:  # `exec = exec` is no other one
+                yield f"builtins.{node.id}"
+            elif not origins and not bound:
+                if node.id in LOOKS or ordinary.KEPT.fullmatch(node.id):
                     yield f"builtins.{node.id}"
                 elif self.starred:
                     yield node.id
