@@ -1864,6 +1864,36 @@ def test_a_layer_shows_nothing_but_its_numbers(name):
     assert set(graphs) == {None}
 
 
+def test_a_layer_is_computed_by_functions_that_no_answer_has_replaced(monkeypatch):
+    called = []
+
+    def spied(function):
+        return lambda *inputs, **named: called.append(function) or function(*inputs, **named)
+
+    def answer(layer, x):
+        with pytest.MonkeyPatch.context() as patch:
+            for of, name in [(torch, "softmax"), (torch, "tanh"), (torch, "clamp"), (torch.Tensor, "mean")]:
+                patch.setattr(of, name, spied(getattr(of, name)))
+            layer(x)
+        return False
+
+    values(TASKS["is_equivariant"], answer, TASKS["is_equivariant"].cases(1))
+    assert called == []
+
+
+def test_who_replaces_the_comparison_changes_inputs_no_less(monkeypatch):
+    def add_positions(x, *others):
+        right = TASKS["add_positions"].reference(x, *others)
+        x.zero_()
+        return right
+
+    monkeypatch.setattr(torch, "equal", lambda *both: True)
+    (given, *_) = probe(
+        TASKS["add_positions"].calling, add_positions, TASKS["add_positions"].cases(0), refusing=False
+    )
+    assert given.modified
+
+
 ODD = {
     "shorter": lambda x: x[:-1],
     "longer": lambda x: torch.cat([x, x]),

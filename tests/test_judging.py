@@ -2212,6 +2212,12 @@ UNUSUAL = {
     "a module that draws, by a command": "%matplotlib module://evil",
     "what a module keeps for itself": "import warnings\nwarnings._getcategory('evil.a')",
     "another function for PyTorch's": "torch.equal = lambda *a: True",
+    "another method": "torch.Tensor.mean = spy",
+    "another operator": "import operator\noperator.matmul = spy",
+    "another function by its name": "setattr(torch, 'softmax', spy)",
+    "a line that is a command of the system": "cat /dev/null; printf x > ipywidgets.py",
+    "a line that imports": "aimport evil",
+    "what Python's reader refuses": "from __future__ import barry_as_FLUFL",
     "a compiler of one's own": "torch.compile(layer, backend=look)",
     "a compiler among chosen arguments": "torch.compile(layer, **how)",
     "what is chosen from all names": "f = [f for n, f in vars(F).items() if n[:6] == 'scaled'][0]",
@@ -2342,7 +2348,10 @@ def test_a_helper_is_found_however_it_is_kept(helper, answer):
     # Beside an answer that has nothing of it, it is a comparison, or handed on.
     cells[1] = ("mine", "def mine(s):\n    return s.exp()")
     remarks = scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
-    assert all("softmax, and hands it on" in remark.words for remark in remarks)
+    assert all(
+        "softmax, and hands it on" in remark.words or "which no answer needs" in remark.words
+        for remark in remarks
+    )
 
 
 HANDED_ON = {

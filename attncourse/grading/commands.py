@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from IPython.core import magics
+from IPython.core.alias import default_aliases
 from IPython.core.inputtransformer2 import TransformerManager
 
 # Of these what follows is Python, which is read as such; so is what a setting is to be.
@@ -24,6 +25,8 @@ SETTINGS = {
     ),
     "matplotlib": re.compile(r"[\w -]*$"),
 }
+# What IPython knows beside its own magics: names for commands of the system, and those of extensions.
+OTHERS = {name for name, _ in default_aliases()} | {"aimport", "tensorboard"}
 # IPython puts values into a command for these.
 EXPANDED = set("{$")
 SHELL = re.compile(r"\s*(ls|pwd|echo|date|pip3?|conda|nvidia-smi|whoami|uname|df|free)\b[^;&|`${<>\n]*")
@@ -52,6 +55,8 @@ def plain_python(source: str) -> str:
 def is_command(line: str) -> bool:
     """Whether IPython takes a line that is no Python for one of its commands, though it has no sign."""
     first, *_ = [*line.split(maxsplit=1), ""]
+    if first in OTHERS:
+        return True
     groups = [getattr(magics, name) for name in dir(magics) if name.endswith("Magics")]
     return any(first in getattr(group, "magics", {}).get("line", ()) for group in groups)
 

@@ -69,6 +69,7 @@ OTHER_NAMES = {
 RUNNING = {
     *("InteractiveShell", "extract_module_locals", "embed", "start_ipython", "start_kernel", "embed_kernel"),
     *("run_threaded", "runstring", "rundocs", "measure", "extbuild", "memusage", "get_type_hints"),
+    "barry_as_FLUFL",  # after it Python reads what its own reader refuses
     # What they write into a file can be a module's code.
     *("tofile", "savetxt", "memmap", "open_memmap", "from_file"),
 }
@@ -156,7 +157,7 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         replaces = _is_hidden(node.attr) and node.attr not in TOLD and not isinstance(node.ctx, ast.Load)
         is_value = isinstance(node.ctx, ast.Load) and node not in called
         of = getattr(node.value, "id", "")
-        replaces |= of == "torch" and not isinstance(node.ctx, ast.Load)
+        replaces |= not isinstance(node.ctx, ast.Load) and _is_of_a_library(node.value)
         inner = node.attr.startswith("_") and not _is_hidden(node.attr) and of in sys.stdlib_module_names
         if replaces or inner or _is_way(node.attr) or (is_value and _is_module(node.attr)):
             yield node.attr
@@ -168,6 +169,18 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         node.id in HIDDEN or (node.id == "get_ipython" and node not in shells)
     ):
         yield node.id
+
+
+def _is_of_a_library(node: ast.AST) -> bool:
+    """Whether this is a library or a part of it, in which what is replaced is so for the checks, too."""
+    parts = set()
+    while isinstance(node, ast.Attribute):
+        parts.add(node.attr)
+        node = node.value
+    of = node.id if isinstance(node, ast.Name) else ""
+    return (
+        of in {"torch", "F", "nn", "functional", "operator", "builtins", "math"} and "backends" not in parts
+    )
 
 
 def _is_called_in_words(annotation: ast.AST | None) -> bool:
@@ -187,6 +200,8 @@ def _chooses_code(call: ast.Call) -> str:
             return "compile with a compiler of one's own"
         if one.arg == "eval_str":
             return "eval_str"
+    if name == "setattr" and call.args and _is_of_a_library(call.args[0]):
+        return "setattr"
     if name == "load":
         unseen = any(one.arg is None for one in call.keywords)
         if unseen or len(call.args) > 2 or any(isinstance(one, ast.Starred) for one in call.args):

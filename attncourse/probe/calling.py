@@ -20,6 +20,9 @@ from attncourse.probe.answer import Answer, Failure, Misfit, Plain, bounded, des
 from attncourse.probe.program import Program
 from attncourse.probe.refusing import Refusal, Refused
 
+# As it is before any answer is called, which could put another in its place.
+_equal = torch.equal
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -198,7 +201,7 @@ def _copied(value: Plain, contiguous: bool) -> Plain:
 
 def _changed(value: Plain, original: Plain) -> bool:
     if isinstance(original, Tensor):
-        if value.dtype == original.dtype and torch.equal(value, original):
+        if value.dtype == original.dtype and _equal(value, original):
             return False
         value, original = value.detach().double(), original.double()  # where NaN equals NaN
         return value.shape != original.shape or not torch.allclose(value, original, 0, 0, equal_nan=True)

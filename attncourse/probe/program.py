@@ -26,6 +26,9 @@ LOOKING_INTO = (
 )
 
 _MODULES = {"torch": torch, "functional": torch.nn.functional, "operator": operator, "builtins": builtins}
+# As they are before any answer is called: what an answer puts in their place sees nothing of the steps.
+_FUNCTIONS = {name: dict(vars(module)) for name, module in _MODULES.items()}
+_METHODS = {name: getattr(Tensor, name) for name in dir(Tensor) if not name.startswith("__")}
 
 
 class TooLarge(ValueError):
@@ -131,7 +134,9 @@ def _run(steps: list[dict[str, Any]], inputs: tuple[Any, ...]) -> Any:
             known[name] = step["value"]
         elif kind == "function":
             module, _, attribute = target.partition(".")
-            known[name] = getattr(_MODULES[module], attribute)(*arguments, **named)
+            known[name] = _FUNCTIONS[module][attribute](*arguments, **named)
+        elif kind == "method" and isinstance(arguments[0], Tensor) and callable(_METHODS.get(target)):
+            known[name] = _METHODS[target](*arguments, **named)
         elif kind == "method":
             known[name] = getattr(arguments[0], target)(*arguments[1:], **named)
         else:
