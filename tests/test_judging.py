@@ -590,7 +590,11 @@ def test_time_is_given_for_every_draw_and_on_a_busy_machine_there_is_more(limit,
         assert (judging.slowness() > 5) == bool(load)
         cells = [new_code_cell(HEAD), new_code_cell(slow.format(seconds))]
         cells.append(check_cell("slow", "checks.attention(slow)"))
-        marks[seconds, load] = mark(executed(cells, tmp_path, seeds=2, **{limit: 2}), "slow")
+        nb = executed(cells, tmp_path, seeds=2, **{limit: 2})
+        marks[seconds, load] = mark(nb, "slow")
+        if limit == "timeout":  # a person is told: at home it may have been right
+            told = "having run longer than a cell may" in str(nb.metadata)
+            assert told == (marks[seconds, load] == 0)
     assert marks == {(1.3, 0.0): 2, (4.0, 0.0): 0, (4.0, 1e6): 2}
 
 
@@ -2207,6 +2211,7 @@ UNUSUAL = {
     "a file of code that is written": "x.tofile('statistics.p' + 'y')",
     "a file of code, as text": "np.savetxt('statistics.p' + 'y', x, fmt='%s')",
     "a module by one that draws": "from matplotlib import importlib",
+    "a module of which one function is ordinary": "from matplotlib import inspect",
     "a module by a part of one that draws": "from matplotlib.cbook import subprocess as s",
     "a module that draws": "matplotlib.use('module://evil')",
     "a module that draws, by a command": "%matplotlib module://evil",

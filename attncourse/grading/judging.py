@@ -375,6 +375,8 @@ class Execute(preprocessors.Execute):
         failures = [one.failure for one in answers if one.failure]
         if self._short and any(one.kind == "missing" or one.name == "NameError" for one in failures):
             flag(self.nb, cell, f"a name is missing that may have been lost: {'; '.join(self._short)}")
+        if any(one.kind == "interrupted" for one in failures):
+            flag(self.nb, cell, f"{task.name} was interrupted, having run longer than a cell may")
         lacking = {_not_installed(one.text) for one in failures if one.name == "ModuleNotFoundError"} - {""}
         if lacking:
             names = ", ".join(f"`{name}`" for name in sorted(lacking))

@@ -144,7 +144,7 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         else:
             yield from (one for one in others if _is_module(one) or _is_way(one))
             if name.partition(".")[0] in WHOLE:  # which import others
-                names = {one.name for one in node.names} - {one.partition(".")[0] for one in MODULES}
+                names = {one.name for one in node.names} - MODULES
                 yield from sorted(names & sys.stdlib_module_names)
     elif isinstance(node, ast.Call) and last_name(node.func) == "open":
         mode = [*node.args[1:2], *(one.value for one in node.keywords if one.arg == "mode")]
