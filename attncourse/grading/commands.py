@@ -20,9 +20,7 @@ KNOWN_EXTENSIONS = {"autoreload", "tensorboard"}
 CELL_MAGICS = {"markdown", "html", "HTML", "latex", "svg", "SVG", "javascript", "js", *TIMING, "capture"}
 # What these may set: other settings of theirs run code.
 SETTINGS = {
-    "config": re.compile(
-        r"(InlineBackend|(IP)?Completer)\b|(ZMQ)?InteractiveShell\.ast_node_interactivity\b|$"
-    ),
+    "config": re.compile(r"(InlineBackend|(IP)?Completer)\b|$"),
     "matplotlib": re.compile(r"[\w -]*$"),
 }
 # What IPython knows beside its own magics: names for commands of the system, and those of extensions.

@@ -25,16 +25,7 @@ MODULES = {
     *("__future__", "abc", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses"),
     *("datetime", "decimal", "enum", "fractions", "functools", "gc", "heapq", "itertools", "math", "numbers"),
     *("operator", "pprint", "random", "re", "statistics", "textwrap", "time", "typing"),
-    *(
-        "typing_extensions",
-        "warnings",
-        "torch",
-        "torch.autograd",
-        "torch.autograd.functional",
-        "torch.fft",
-        "torch.func",
-        "torch.linalg",
-    ),
+    *("typing_extensions", "warnings", "torch", "torch.autograd", "torch.fft", "torch.func", "torch.linalg"),
     *("torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.modules", "torch.nn.parameter"),
     *("torch.optim", "torch.random", "torch.special", "torch.testing", "torch.types", "torch.version"),
     *("numpy", "numpy.fft", "numpy.linalg", "numpy.random", "numpy.testing", "numpy.typing"),
@@ -173,14 +164,10 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
 
 def _is_of_a_library(node: ast.AST) -> bool:
     """Whether this is a library or a part of it, in which what is replaced is so for the checks, too."""
-    parts = set()
     while isinstance(node, ast.Attribute):
-        parts.add(node.attr)
         node = node.value
-    of = node.id if isinstance(node, ast.Name) else ""
-    return (
-        of in {"torch", "F", "nn", "functional", "operator", "builtins", "math"} and "backends" not in parts
-    )
+    libraries = {"torch", "F", "nn", "functional", "operator", "builtins", "math"}
+    return isinstance(node, ast.Name) and node.id in libraries
 
 
 def _is_called_in_words(annotation: ast.AST | None) -> bool:
