@@ -1924,13 +1924,13 @@ def test_a_layer_does_not_tell_by_an_odd_input_how_it_is_made(name, odd):
             else:
                 found.add(y.isnan().all().item())
         y = layer(1e308 * x)
-        assert y.isnan().all() or y.isfinite().all()
+        found.add((y.isnan().all() | y.isfinite().all()).item() or "partly")
         return False
 
     values(TASKS[name], answer, TASKS[name].cases(1))
     # Within `torch.vmap` it may be something else.
-    assert len(found) <= 2, found
-    assert False not in found  # NaN in some numbers only
+    assert len(found - {True}) <= 2, found
+    assert found.isdisjoint({False, "partly"})  # NaN in some numbers only
 
 
 @pytest.mark.parametrize("given", [(), (torch.zeros(3),), ("ab",), (None, None), (torch.zeros(0, 2, 5),)])
