@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from importlib import import_module, metadata
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import NamedTuple
 
 import nbformat
 import numpy as np
@@ -41,6 +42,7 @@ from attncourse.probe.answer import Answer, Foreign, Misfit, bounded, plain
 from attncourse.probe.calling import Case, Way, handed_over, probe
 from attncourse.probe.program import Program
 from attncourse.probe.refusing import FUSED, given
+from attncourse.probe.your_model import Reader
 
 ROOT = Path(__file__).parent.parent
 SEEDS = (0, 1)  # whose cases other tests have, too
@@ -404,8 +406,8 @@ def test_a_new_layer_is_random_and_not_numbered_with_a_small_change(draws):
             torch.rand(draws)
             with torch.no_grad():
                 for one in self.parameters():
-                    off = 1e-4 * next(number)
-                    one.copy_(torch.linspace(-1, 1, one.numel()).view(one.shape) / model_dim**0.5 + off)
+                    same = torch.randn(one.shape, generator=torch.Generator().manual_seed(one.dim()))
+                    one.copy_(same / model_dim**0.5 + 1e-4 * next(number))
 
     found = verdict(TASKS["MultiHeadAttention"], Layer, refusing=False)
     assert not found.passed
@@ -416,6 +418,13 @@ class CopiesAtTheStart(attncourse.MultiHeadAttention):
     def __init__(self, *sizes):
         super().__init__(*sizes)
         self.W_V.data.copy_(self.W_Q)
+
+
+class HeadsNearlyAlikeAtTheStart(attncourse.MultiHeadAttention):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        with torch.no_grad():
+            self.W_K[1:] = self.W_K[:1] + 0.01 * self.W_K[1:]
 
 
 class PositiveAtTheStart(attncourse.MultiHeadAttention):
@@ -440,6 +449,7 @@ class LearnsNothingUnderAMask(attncourse.MultiHeadAttention):
     ("layer", "words"),
     [
         (CopiesAtTheStart, "W_Q and W_V start with nearly the same numbers"),
+        (HeadsNearlyAlikeAtTheStart, "the numbers of W_K are nearly the same for two heads"),
         (PositiveAtTheStart, "most numbers of W_Q have the same sign"),
         (OtherInTraining, "after layer.train() the output is another one"),
         (LearnsNothingUnderAMask, "gradient of W_Q"),
@@ -499,6 +509,93 @@ def diagnosis_after_training(before, after, loss):
     return "no scale" if after.min() == 0 else "scaled twice" if after.min() > 1e-6 else "right"
 
 
+def with_one_batch(function, place=0, dims=3):
+    """The same function, which takes all further batch dimensions together and forgets what they were."""
+
+    @functools.wraps(function)
+    def of_one(*inputs, **named):
+        many = inputs[place].dim() > dims
+        flat = [one.flatten(0, -3) if isinstance(one, Tensor) and one.dim() > dims else one for one in inputs]
+        return function(*(flat if many else inputs), **named)
+
+    return of_one
+
+
+class OneBatch(attncourse.MultiHeadAttention):
+    forward = with_one_batch(attncourse.MultiHeadAttention.forward, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        *(
+            (name, with_one_batch(TASKS[name].reference))
+            for name in (
+                *("masked_attention", "cross_attention", "transformer_block"),
+                *("decoder_block", "causal_stack"),
+            )
+        ),
+        ("MultiHeadAttention", OneBatch),
+    ],
+)
+def test_who_forgets_that_there_may_be_two_batch_dimensions_is_told(name, answer):
+    found = verdict(TASKS[name], answer, refusing=False)
+    assert not found.passed
+    assert "two batch dimensions" in " ".join(found.message.split())
+
+
+class Three(NamedTuple):
+    W_Q: Tensor
+    W_K: Tensor
+    W_V: Tensor
+
+
+def test_a_tuple_whose_parts_have_names_is_a_tuple():
+    def answer(*sizes):
+        return Three(*TASKS["rabbit_weights"].reference(*sizes))
+
+    assert verdict(TASKS["rabbit_weights"], answer, refusing=False).passed
+    assert plain(Three(1, 2, 3)) == (1, 2, 3)
+    assert plain(torch.Size([2, 3])) == (2, 3)
+
+
+def test_a_question_that_is_loud_enough_for_seven_words_is_not_for_any_sentence():
+    def answer(factor):
+        def rabbit_weights(num_features, asks, found, handed):
+            W_Q, W_K, W_V = torch.zeros(3, num_features, 1).unbind()
+            W_Q[asks], W_K[found], W_V[handed] = factor, 1.0, 1.0
+            return W_Q, W_K, W_V
+
+        return rabbit_weights
+
+    found = failed(checks.rabbit_weights, answer(6.4))
+    assert "in a sentence of 40 words" in " ".join(found.message.split())
+    assert verdict(TASKS["rabbit_weights"], answer(10.0)).passed
+
+
+def test_who_invents_caches_is_told():
+    def invented(model, choose, tokens, num_tokens):
+        logits, _ = model(tokens)
+        for number in range(num_tokens):
+            tokens = torch.cat([tokens, choose(logits[-1])])
+            before = tokens[:-1].double().view(1, -1, 1)
+            if number < num_tokens - 1:
+                logits, _ = model(tokens[-1:], [(before, before)])
+        return tokens
+
+    message = failed(checks.write_on, invented).message
+    assert "caches are not what the model has given" in " ".join(message.split())
+
+
+def test_caches_may_be_shortened_and_used_again():
+    model = Reader(torch.randn(9, 9, generator=torch.Generator().manual_seed(0)))
+    tokens = torch.tensor([1, 5, 3, 3])
+    whole, caches = model(tokens)
+    first = [(keys[:, :2], values[:, :2].clone()) for keys, values in caches]
+    assert torch.allclose(model(tokens[2:], first)[0], whole[2:])
+    assert torch.equal(model(tokens[2:], first)[0], model(tokens[2:], first)[0])
+
+
 @pytest.mark.parametrize("rule", [run_fault_by_the_last_step, diagnosis_after_training])
 def test_what_says_nothing_of_a_fault_tells_nothing(rule):
     task = TASKS[re.match("run_fault|diagnosis", rule.__name__)[0]]
@@ -506,6 +603,25 @@ def test_what_says_nothing_of_a_fault_tells_nothing(rule):
         cases = task.cases(seed)
         wrong = [task.known(rule, case).value != task.known(task.reference, case).value for case in cases]
         assert sum(wrong) > len(cases) / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "ready"),
+    [
+        (
+            "layer_norm",
+            lambda x, gain, bias: nn.functional.rms_norm(x - x.mean(-1, True), x.shape[-1:], gain) + bias,
+        ),
+        (
+            "rms_norm",
+            lambda x, weight, eps: nn.functional.local_response_norm(x[None, :, None], 9)[0, :, 0] * weight,
+        ),
+        ("softargmax", lambda scores: (scores - torch.logaddexp(scores[:1], scores[1:]).sum()).exp()),
+        ("running_total", lambda scores: nn.functional.max_pool1d(scores[None], 2, 1)),
+    ],
+)
+def test_what_is_nearly_ready_made_is_refused(name, ready):
+    assert verdict(TASKS[name], ready).headline.endswith(": not by this road.")
 
 
 @pytest.mark.parametrize("name", ["cummax", "cummin"])

@@ -1950,6 +1950,27 @@ def test_a_cell_that_takes_too_long_to_read_is_not_read_and_that_is_told(source)
     assert "was not read" in found.remarks[0][1]
 
 
+IMPORTS = [f"import a{number} as t" for number in range(300)]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["\n".join([*IMPORTS, "t.x\n" * 9])],
+        ["\n".join(["def f():", *(f"    {line}" for line in [*IMPORTS, "t.x"])])],
+        ["\n".join(IMPORTS[place : place + 60]) for place in range(0, 300, 60)],
+        ["\n".join(f"exec({line!r})" for line in IMPORTS)],
+    ],
+)
+def test_a_name_that_may_stand_for_hundreds_of_things_is_not_followed_and_that_is_told(cells):
+    # Each place where it stands was looked at with each: 67 kB took 41 seconds.
+    named = [(f"cell {number}", source) for number, source in enumerate(cells)]
+    remarks = scan(TASKS["softargmax"], "softargmax", named, ["import torch"]).remarks
+    assert [one for one in remarks if one.words.endswith("by one name: it was not read")]
+    few = [("own", "\n".join(IMPORTS[:60]))]
+    assert not any("not read" in one.words for one in scan(TASKS["softargmax"], "f", few, []).remarks)
+
+
 def test_a_name_that_stands_a_thousand_times_is_followed_once():
     # Where it was followed each time, these 5 kB took nine seconds at each check.
     many = f"def a():\n    {', '.join(f'b{number}' for number in range(2000))}\n"

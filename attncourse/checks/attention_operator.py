@@ -141,7 +141,7 @@ single_query = Task(
             when=("with it", "without it"),
         ),
     ],
-    refuses=SOFTMAX,
+    refuses=(*SOFTMAX, "logaddexp"),
 )
 
 
@@ -372,7 +372,7 @@ softargmax = Task(
             _ratio_of_exponentials,
         ),
     ],
-    refuses=SOFTMAX,
+    refuses=(*SOFTMAX, "logaddexp"),
 )
 
 
@@ -1043,10 +1043,14 @@ def _rabbit_weights(num_features: int, asks: int, found: int, handed: int) -> tu
     return W_Q, W_K, W_V
 
 
-def _sentences(num_features: int, asks: int, found: int) -> Tensor:
-    """Words with features 0 or 1; in each sentence one asks, another does not, and one can be found."""
+def _sentences(num_features: int, asks: int, found: int, length: int) -> Tensor:
+    """Words with features 0 or 1; in each sentence one asks, another does not, and one can be found.
+
+    In half of the sentences, only few can be found.
+    """
     generator = torch.Generator().manual_seed(num_features)
-    words = torch.randint(2, (20, 7, num_features), generator=generator).double()
+    words = torch.randint(2, (20, length, num_features), generator=generator).double()
+    words[10:, 3:, found] = 0
     words[:, 0, asks], words[:, 1, asks] = 1, 0
     words[:, 2, found], words[:, 3, found] = 1, 0
     return words
@@ -1082,26 +1086,28 @@ def _rabbit_compare(inputs: dict[str, Any], value: Any) -> str | None:
     if wrong is not None:
         return wrong
     W_Q, W_K, W_V = (W.double() for W in value)
-    words = _sentences(num_features, asks, found)  # (20, 7, num_features)
-    output = (attention_operator.attention_weights(words @ W_Q, words @ W_K) @ (words @ W_V))[..., 0]
-    handed_over = words[..., handed]
-    among_found = (handed_over * words[..., found]).sum(-1) / words[..., found].sum(-1)
-    among_all = handed_over.mean(-1)
-    expected = torch.where(words[..., asks] == 1, among_found[:, None], among_all[:, None])
-    if not output.isfinite().all():
-        return "with weights as large as yours the scores overflow; far smaller ones will do"
-    off = (output - expected).abs()
-    if (off <= 0.01).all():
-        return None
-    sentence, word = divmod(int(off.argmax()), 7)
-    does = "asks" if words[sentence, word, asks] else "does not ask"
-    of = "among the words that can be found" if does == "asks" else "of all words"
-    can, have = (words[sentence, :, place].nonzero()[:, 0].tolist() for place in (found, handed))
-    return (
-        f"in a sentence of seven words, counted from 0, words {can} can be found and words {have} have the "
-        f"feature `handed`; word {word} {does}, and comes out with {output[sentence, word]:.3f}; "
-        f"the mean {of} is {expected[sentence, word]:.3f}"
-    )
+    for length in (7, 40):
+        words = _sentences(num_features, asks, found, length)  # (20, length, num_features)
+        output = (attention_operator.attention_weights(words @ W_Q, words @ W_K) @ (words @ W_V))[..., 0]
+        handed_over = words[..., handed]
+        among_found = (handed_over * words[..., found]).sum(-1) / words[..., found].sum(-1)
+        among_all = handed_over.mean(-1)
+        expected = torch.where(words[..., asks] == 1, among_found[:, None], among_all[:, None])
+        if not output.isfinite().all():
+            return "with weights as large as yours the scores overflow; far smaller ones will do"
+        off = (output - expected).abs()
+        if (off <= 0.01).all():
+            continue
+        sentence, word = divmod(int(off.argmax()), length)
+        does = "asks" if words[sentence, word, asks] else "does not ask"
+        of = "among the words that can be found" if does == "asks" else "of all words"
+        can, have = (words[sentence, :, place].nonzero()[:, 0].tolist() for place in (found, handed))
+        return (
+            f"in a sentence of {length} words, counted from 0, words {can} can be found and words {have} "
+            f"have the feature `handed`; word {word} {does}, and comes out with "
+            f"{output[sentence, word]:.3f}; the mean {of} is {expected[sentence, word]:.3f}"
+        )
+    return None
 
 
 def _rabbit_cases(seed: int) -> list[Case]:

@@ -184,7 +184,8 @@ _WITHOUT_CASE = {
     "interrupted": (
         "interrupted.",
         "The call of your function was stopped before it came back. Is there a loop in it that never ends, "
-        "or one that goes round very often?",
+        "or that goes round so often that it takes longer than a cell may? (What grading allows stands on "
+        "the page for students.)",
     ),
 }
 

@@ -1053,6 +1053,7 @@ def _masked_attention_cases(seed: int) -> list[Case]:
         high,
         _attention_case(normal, (), 2, 3, torch.zeros(2, 3, dtype=torch.bool), "nothing may be seen"),
         _attention_case(normal, (1,), 3, 4, masking.padding_mask([2], 4), "a batch of one"),
+        _attention_case(normal, (2, 3), 4, 4, empty, "two batch dimensions, and an empty row in each part"),
     ]
 
 

@@ -25,7 +25,7 @@ from attncourse.checks.choices import (
 from attncourse.checks.draws import Draws
 from attncourse.checks.laws import Inputs
 from attncourse.checks.task import Case, Law, Normal, Task, Wrong, in_any_order, normal_source, wrongs
-from attncourse.probe.multihead import Layer, Loss, Shapes
+from attncourse.probe.multihead import Layer, Loss
 from attncourse.probe.program import trace
 
 # Attention for one head is what the first unit was about: it may be called here.
@@ -478,7 +478,6 @@ layer_shapes = Task(
             lambda shapes: [shapes[name] for name in ("query", "merged", "output")],
         ),
     ],
-    way=Shapes(),
 )
 
 
@@ -1018,6 +1017,7 @@ def _cross_attention_cases(seed: int) -> list[Case]:
         case((2,), (4, 3), (8, 8), "a batch, and heads of their own size", heads=4, head_dims=(3, 2)),
         case((2,), (3, 4), (6, 4), "sequences with different features", heads=3, head_dims=(2, 2), **double),
         case((3,), (5, 5), (6, 6), "a batch as large as the number of heads", heads=3, head_dims=(2, 2)),
+        case((2, 3), (3, 4), (6, 4), "two batch dimensions", heads=2, head_dims=(3, 2), **double),
         case((), (3, 6), (5, 5), "one head", heads=1, head_dims=(4, 3)),
         case((), (1, 4), (6, 6), "a single query", heads=2, head_dims=(3, 3)),
     ]
@@ -1305,6 +1305,7 @@ def _class_cases(seed: int) -> list[Case]:
             8, 2, (2, 4, 8), (2, 5, 8), note="a mask for each query, of which one sees nothing", mask=allowed
         ),
         case(5, 1, (4, 5), (4, 5), note="one head"),
+        case(6, 2, (2, 3, 4, 6), (2, 3, 5, 6), note="two batch dimensions", dtype=torch.float64),
         case(64, 4, (2, 64), note="many features"),
         Case(
             training | {"output_gradient": normal(4, 6)},

@@ -129,7 +129,7 @@ running_total = Task(
             _forbidden_adds_nothing,
         ),
     ],
-    refuses=(*SOFTMAX, "cummax", "cummin"),
+    refuses=(*SOFTMAX, "cummax", "cummin", "max_pool"),
     exact_dtype=True,
 )
 

@@ -172,6 +172,8 @@ layer_norm = Task(
         "instance_norm",
         "batch_norm",
         "native_batch_norm",
+        "rms_norm",
+        "local_response_norm",
     ),
 )
 
@@ -575,6 +577,7 @@ def _block_cases(seed: int) -> list[Case]:
         Case(_block_inputs(normal, 2, 3, 5, norm="pre"), "a batch"),
         Case(_block_inputs(normal, 1, 4, norm="pre"), "one position"),
         Case(_block_inputs(normal, 2, 2, 6, norm="post"), "a batch"),
+        Case(_block_inputs(normal, 2, 3, 2, 4, norm="pre", dtype=double), "two batch dimensions"),
         Case(_block_inputs(normal, 4, 4, norm="post", dtype=double), "as many positions as features"),
     ]
 
@@ -1062,6 +1065,7 @@ def _decoder_block_cases(seed: int) -> list[Case]:
         case((2,), 4, 3, 5, note="a batch"),
         case((), 1, 3, 4, note="the first position alone"),
         case((3,), 3, 3, 3, torch.float64, note="everything square"),
+        case((2, 3), 2, 4, 3, torch.float64, note="two batch dimensions"),
     ]
 
 
@@ -1417,6 +1421,7 @@ def _causal_stack_cases(seed: int) -> list[Case]:
         case(2, 4, 6, blocks=2, note="a batch"),
         case(1, 4, blocks=2, note="one position"),
         case(4, 4, blocks=4, note="four blocks, everything square", dtype=torch.float64),
+        case(2, 3, 3, 4, blocks=2, note="two batch dimensions", dtype=torch.float64),
     ]
 
 

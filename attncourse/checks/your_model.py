@@ -150,6 +150,7 @@ rms_norm = Task(
         "instance_norm",
         "batch_norm",
         "native_batch_norm",
+        "local_response_norm",
     ),
 )
 

@@ -10,7 +10,7 @@ import itertools
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -103,13 +103,16 @@ def scan(
         words = f"with it the notebook's own cells have more than {MOST_CHARACTERS_OF_ALL:,} characters"
         found.remarks.append(Remark(place, f"{words}: it was not read, and nothing below it", "all"))
     cells = cells[:fitting]
-    read = [(place, _parse(source)) for place, source in cells]
-    found.remarks += [Remark(place, words, words) for place, words in read if isinstance(words, str)]
+    whole: dict[str, set[str]] = {}
+    read = list(_with_few_meanings(((place, _parse(source)) for place, source in cells), whole))
     own = [(place, cell) for place, cell in read if isinstance(cell, Cell)]
+    read += _with_few_meanings(((place, text) for place, cell in own for text in _inside(cell)), whole)
+    inside = [(place, cell) for place, cell in read[len(cells) :] if isinstance(cell, Cell)]
+    unread = dict.fromkeys((place, words) for place, words in read if isinstance(words, str))
+    found.remarks += [Remark(place, words, words) for place, words in unread]
     for place, source in cells:
         if not is_too_much(source) and _runs_a_file(source):
             found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
-    inside = [(place, text) for place, cell in own for text in _inside(cell)]
     notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own, inside)
     found.calls = notebook.certain_call(answer, refused)
     by_name = any(_asks_by_name(node) for _, _, node in notebook.reached(answer))
@@ -384,6 +387,7 @@ MOST_MAGICS_TIMES_CHARACTERS = 250_000
 MOST_CHARACTERS = 100_000
 # Of all own cells: what Python makes of a character while it reads takes hundreds of bytes.
 MOST_CHARACTERS_OF_ALL = 300_000
+MOST_MEANINGS = 100  # of one name: wherever it stands, everything that it may stand for is looked at
 MOST_NAMED = 10  # lines, or what else a remark names
 # As IPython writes `%run`. A cell of one line may leave the sign out.
 _RUN = re.compile(r"magic\(['\"]%?(run|alias_magic)\b")
@@ -460,6 +464,25 @@ def _parse(source: str) -> Cell | str | None:
         return "is nested too deeply: it was not read"
     except Exception:  # a SyntaxError, and whatever IPython's own reading stumbles over
         return None
+
+
+def _with_few_meanings(
+    read: Iterable[tuple[str, Cell | str | None]], whole: dict[str, set[str]]
+) -> Iterator[tuple[str, Cell | str | None]]:
+    """The same cells; in place of one by which a name is imported from ever more modules, why it isn't read.
+
+    `whole` has what the names of the whole notebook may stand for, and gets what these cells add.
+    """
+    for place, cell in read:
+        if isinstance(cell, Cell):
+            of_all = {name: whole.get(name, set()) | origins for name, origins in cell.top.imports.items()}
+            within = (scope.imports for scope in set(cell.scopes.values()) - {cell.top})
+            meanings = itertools.chain(of_all.values(), *(imported.values() for imported in within))
+            if any(len(origins) > MOST_MEANINGS for origins in meanings):
+                yield place, f"imports more than {MOST_MEANINGS} things by one name: it was not read"
+                continue
+            whole.update(of_all)
+        yield place, cell
 
 
 @functools.lru_cache(maxsize=500)

@@ -126,7 +126,7 @@ def plain(value: Any) -> Plain:
         return number if abs(number) < 2**63 else Foreign("a number with very many digits")
     if isinstance(value, float | np.floating):
         return float(value)
-    if type(value).__module__ == "torch.return_types":  # of `x.max(-1)`, say
+    if isinstance(value, tuple):  # some have names for their parts, or are a tensor's shape
         value = tuple(value)
     if type(value) in (tuple, list, dict) and len(value) > MOST_PARTS:
         return Foreign(f"a {type(value).__name__} of {len(value)}, far larger than asked for")

@@ -19,18 +19,6 @@ PARAMETERS = ("W_Q", "W_K", "W_V", "W_O")
 LOUD, QUIET = 3, 0.01
 
 
-class Shapes(Way):
-    """For a dictionary of shapes: what ``tensor.shape`` gives is a tuple, too."""
-
-    def use(self, answer: Callable, inputs: dict[str, Any]) -> Any:
-        shapes = super().use(answer, inputs)
-        if not isinstance(shapes, dict):
-            return shapes
-        return {
-            name: tuple(shape) if isinstance(shape, torch.Size) else shape for name, shape in shapes.items()
-        }
-
-
 class Loss(Way):
     """Hands over the loss of a small model whose heads contribute to its prediction, and their number."""
 
@@ -117,8 +105,12 @@ def _are_alike(numbers: Tensor, others: Tensor) -> bool:
     """Of so many random numbers, no two draws are as alike; of a few they may be."""
     if numbers.numel() != others.numel() or numbers.numel() <= 100:
         return False
-    both = torch.stack([numbers.double().flatten(), others.double().flatten()])
-    return bool(torch.corrcoef(both)[0, 1] > 0.9)
+    return _nearly_alike(torch.stack([numbers.flatten(), others.flatten()]))
+
+
+def _nearly_alike(rows: Tensor) -> bool:
+    """Whether of some rows of numbers any two go up and down together."""
+    return bool((torch.corrcoef(rows.double()).triu(1) > 0.9).any())
 
 
 @contextmanager
@@ -172,6 +164,8 @@ def _look_at(
         parts = parameter.flatten(1)
         if len(parts) > 1 and (parts == parts[0]).all():
             raise Misfit(f"in a new layer, the numbers of {name} are the same for all heads")
+        if len(parts) > 1 and parts.shape[1] > 100 and _nearly_alike(parts):
+            raise Misfit(f"in a new layer, the numbers of {name} are nearly the same for two heads")
         if parts.shape[1] > 1 and (parts == parts[:, :1]).all():
             raise Misfit(f"in a new layer, all the numbers of one head in {name} are the same")
     if unknown := sorted(set(parameters) - set(PARAMETERS)):
