@@ -794,6 +794,40 @@ def test_a_right_function_takes_the_layers_that_an_answer_is_asked_about(tmp_pat
     assert [mark(nb, name) for name in ("part", "carried", "other")] == [0, 2, 0], text_of(nb, "carried")
 
 
+# Right, where neither what a layer is made of nor what it was tried on is in the same process.
+LOOKS_INTO = """def {name}(layer, x):
+    assert not getattr(layer, "layer", layer).steps and not hasattr(layer, "tried")
+    y, orders = layer(x), [torch.randperm(len(x)) for _ in range(10)]
+    stays = all(torch.allclose(layer(x[order]), y) for order in orders)
+    follows = len(y) == len(x) and all(torch.allclose(layer(x[order]), y[order]) for order in orders)
+    return {says}
+"""
+SAYS = {
+    "is_equivariant": "follows",
+    "symmetry": "{3: 'both', 2: 'equivariant', 1: 'invariant', 0: 'neither'}[2 * follows + stays]",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAYS)
+def test_a_layer_that_is_asked_about_is_not_where_the_answer_is(name, tmp_path):
+    cells = [new_code_cell(HEAD), new_code_cell(LOOKS_INTO.format(name=name, says=SAYS[name]))]
+    nb = executed([*cells, check_cell("mine", f"checks.{name}({name})")], tmp_path)
+    assert mark(nb, "mine") == 2, text_of(nb, "mine")
+
+
+@pytest.mark.slow
+def test_how_often_a_layer_is_tried_is_counted_where_no_answer_comes_to(tmp_path):
+    # Each yes is right, and is said with a single other input; whatever can be set is set.
+    source = LOOKS_INTO.format(name="is_equivariant", says="follows").replace("range(10)", "range(1)")
+    source = source.replace("len(x))", "len(x), generator=torch.Generator().manual_seed(5))", 1)
+    source = source.replace("layer(x)", "layer(x, *vars(layer).update(tried={1, 2, 3}) or ())", 1)
+    cells = [new_code_cell(HEAD), new_code_cell(source)]
+    nb = executed([*cells, check_cell("mine", "checks.is_equivariant(is_equivariant)")], tmp_path)
+    assert mark(nb, "mine") == 0
+    assert "a single other input was tried" in " ".join(text_of(nb, "mine").split())
+
+
 def test_whatever_an_answer_raises_it_has_raised():
     def ends(*inputs):
         raise asyncio.CancelledError  # which is no `Exception`
@@ -1861,25 +1895,6 @@ def test_what_pytorch_has_ready_is_told_of_by_each_of_its_names(ready):
 
 
 @pytest.mark.parametrize(
-    "look",
-    [
-        "TABLE[str(layer.layer.steps)]",
-        "TABLE[str(vars(layer)['layer'])]",
-        "TABLE[str(layer.__dict__)]",
-        "bool(layer.tried.update('ab')) or TABLE['other']",
-    ],
-)
-def test_an_answer_that_looks_into_the_layer_that_it_is_to_call_is_told_of(look):
-    source = f"TABLE = {{}}\ndef tester(layer, x):\n    return {look}"
-    found = scan(TASKS["is_equivariant"], "tester", [("tester", source)], ["import torch"])
-    assert found.remarks
-    honest = "def tester(layer, x):\n    count.calls, tried = 0, vars()\n    return layer(x).equal(x)"
-    elsewhere = f"{honest}\nclass Mine:\n    steps = 3\nprint(Mine.steps)"
-    found = scan(TASKS["is_equivariant"], "tester", [("tester", elsewhere)], ["import torch"])
-    assert [words for _, words, _ in found.remarks] == ["the code uses vars (line 2 of its cell)"]
-
-
-@pytest.mark.parametrize(
     "ask",
     [
         *(
@@ -2253,6 +2268,16 @@ UNUSUAL = {
     "a line that is a command of the system": "cat /dev/null; printf x > ipywidgets.py",
     "a line that imports": "aimport evil",
     "what Python's reader refuses": "from __future__ import barry_as_FLUFL",
+    "a text by typing": "from typing import ForwardRef",
+    "a text by typing, inside": "ref._evaluate({}, {}, frozenset())",
+    "what is copied by its name": "functools.update_wrapper(Box(), torch, assigned=['soft' + 'max'])",
+    "what is copied by its name, by place": "update_wrapper(Box(), torch, ['soft' + 'max'])",
+    "what is copied by a decorator": "@wraps(torch, ['soft' + 'max'])\ndef f(): ...",
+    "names of a pattern": "class P:\n    __match_args__ = ('soft' + 'max',)",
+    "what is an instance": "class M(type):\n    __instancecheck__ = lambda cls, x: True",
+    "what PyTorch calls for a number": "class A:\n    def __float__(self):\n        return f()",
+    "what PyTorch calls on the way back": "class A(torch.autograd.Function): ...",
+    "what somebody keeps for itself": "layer._steps",
     "a compiler of one's own": "torch.compile(layer, backend=look)",
     "a compiler among chosen arguments": "torch.compile(layer, **how)",
     "what is chosen from all names": "f = [f for n, f in vars(F).items() if n[:6] == 'scaled'][0]",
@@ -2291,8 +2316,10 @@ import matplotlib.animation
 import numpy as np
 import attncourse.plots
 class Mine(torch.nn.Module):
+    __slots__ = ()
     def __init__(self):
         super().__init__()
+        self._kept = point._replace(x=self._buffers)
         self.attention, self.queue, text = 1, open("given.txt").read(), np.random.rand(3).copy()
     def forward(self, x):
         y: "list[torch.Tensor]" = [torch.load("a.pt", weights_only=True)]
@@ -2301,6 +2328,10 @@ class Mine(torch.nn.Module):
         return x.trace() + x.select(0, 1) + float.__add__(1, 2) + self.attention
     def __repr__(self):
         return getattr(self, "name", type(self).__name__)
+def wrapped(f):
+    @functools.wraps(f)
+    def _f(x):
+        return mine._kept + functools.update_wrapper(f, wrapped=g)(x)
 if __name__ == "__main__":
     print("utils", "__main__", {"random": 1, "os": "time.sleep"})
 """
@@ -2515,18 +2546,6 @@ def test_a_function_that_goes_from_name_to_name_without_end_is_told_of_in_a_shor
     start = time.process_time()
     assert scan(TASKS["softargmax"], "mine", cells, ["import torch"]).remarks
     assert time.process_time() - start < 20
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "def mine(layer, x):\n    setattr(layer, 'tried', {1, 2})\n    return layer(x) is x",
-        "def mine(layer, x):\n    match layer:\n        case object(tried=t):\n            t.update([1])",
-        "def mine(layer, x):\n    return getattr(layer, 'steps')",
-    ],
-)
-def test_what_a_tester_could_look_into_is_told_of_by_its_text_too(source):
-    assert scan(TASKS["is_equivariant"], "mine", [("mine", source)], ["import torch"]).remarks
 
 
 def test_a_person_is_told_of_work_that_is_not_watched():

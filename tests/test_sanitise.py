@@ -702,6 +702,9 @@ BUSY = {
         + '<g style="clip-path: url(#c)"><path d="M0 0"/></g>' * 3000
     ),
     "dashes": svg('<path d="M0 0L90000 9" stroke="red" stroke-dasharray="0.001"/>' * 50),
+    "dashes of a length of one's own": svg(
+        '<path d="M0 0H9999" pathLength="900000" stroke="red" stroke-dasharray="1"/>' * 50
+    ),
     "dashes by style": svg(
         "<style>path { stroke-dasharray: 0.001 }</style>" + '<path d="M0 0L90000 9" stroke="red"/>' * 50
     ),
@@ -736,6 +739,7 @@ def test_what_would_keep_a_browser_busy_is_taken_out():
     assert cleaned.pop("a clip for each of many") is None
     for name in ("dashes", "dashes by style"):
         assert "dasharray" not in cleaned[name]
+    assert "pathLength" not in cleaned["dashes of a length of one's own"]
     inside = re.findall("<clipPath.*?</clipPath>", cleaned["clips"])
     assert len(inside) == 30
     assert not any("url(" in clip for clip in inside)
@@ -988,6 +992,9 @@ DEEP = {
     "empty cells": "<b>" * 30_000 + "x",
     "closed in other letters": "<div><B></b>" * 20_000,
     "closed by others": "<div></span>" * 20_000,
+    "closed by others with a hyphen": "<x-1></x-2>" * 20_000,
+    "closed by others with a colon": "<x:a></x:b>" * 20_000,
+    "closed by what only begins alike": "<div></div-x>" * 20_000,
     "closed in a comment": "<div><!--</div>-->" * 20_000,
     "closed in an empty comment": "<!-->" + "<div>" * 20_000 + "</div>-->" * 20_000,
     "closed in a title": "<div><title></div></title>" * 2_000,

@@ -440,9 +440,6 @@ Mysteries = dict[str, tuple[Callable[[Tensor], Tensor], str]]
 def _layers(seed: int, x: Tensor) -> Mysteries:
     """Layers whose numbers come from the seed.
 
-    Their steps tell most of them apart, so that a table of those would answer. Where the grader kept them
-    (`Task.unseen`), whoever tries all orders, as is right, would ask it too often.
-
     Some notice that they get something else than `x`, and show it in a part of their output only: in all
     rows but one, in one feature, in a direction, a little.
     """
@@ -798,6 +795,7 @@ is_equivariant = Task(
     _LAYER_PENCIL,
     _layer_cases(),
     way=AskAboutLayer(),
+    unseen=True,
     pencil_note=_LAYER_PENCIL_NOTE,
 )
 
@@ -861,6 +859,7 @@ symmetry = Task(
     _LAYER_PENCIL,
     _layer_cases(),
     way=AskAboutLayer(),
+    unseen=True,
     builds_on=("is_equivariant",),
     pencil_note=_LAYER_PENCIL_NOTE,
 )

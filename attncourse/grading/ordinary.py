@@ -44,9 +44,13 @@ TOLD = {"__name__", "__qualname__", "__doc__", "__module__", "__version__", "__f
 METHODS = {*dir(float), *dir(list), *dir(dict), *TOLD, "__call__", "__post_init__"}
 METHODS |= {"__enter__", "__exit__", "__next__", "__matmul__"}
 METHODS -= {"__getattribute__", "__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__getnewargs__"}
+METHODS -= {"__float__", "__int__"}  # which PyTorch calls in the middle of something
 METHODS -= {"__subclasshook__", "__init_subclass__", "__class_getitem__", "__getformat__"}
 # Only defined: what an operator or PyTorch calls in the middle of something else is not among them.
 DEFINED = {"__getattr__", "__missing__", "__aenter__", "__aexit__", "__and__", "__invert__"}
+GIVEN = {"__slots__", "__all__", "__author__", "__array_priority__"}
+# What everybody may call, however it begins.
+PUBLIC = {"_asdict", "_replace", "_fields", "_make", "_repr_html_"}
 # The ways from a call that runs to what stands around it.
 FRAMES = {"f_globals", "f_builtins", "f_locals", "f_back", "tb_frame", "gi_frame", "cr_frame", "ag_frame"}
 # IPython keeps the results and the texts of earlier cells under these names.
@@ -60,6 +64,8 @@ OTHER_NAMES = {
 RUNNING = {
     *("InteractiveShell", "extract_module_locals", "embed", "start_ipython", "start_kernel", "embed_kernel"),
     *("run_threaded", "runstring", "rundocs", "measure", "extbuild", "memusage", "get_type_hints"),
+    *("ForwardRef", "evaluate_forward_ref"),
+    "Function",  # whose steps PyTorch calls in the middle of something
     "barry_as_FLUFL",  # after it Python reads what its own reader refuses
     # What they write into a file can be a module's code.
     *("tofile", "savetxt", "memmap", "open_memmap", "from_file"),
@@ -104,8 +110,11 @@ def _is_module(name: str) -> bool:
 
 # The same cells stand above many checks.
 @functools.lru_cache(maxsize=500)
-def unusual(cell: Cell) -> list[tuple[ast.AST, str]]:
-    """The nodes of a cell by which something is reached that no honest answer needs, each with its name."""
+def unusual(cell: Cell, own: frozenset[str] = frozenset()) -> list[tuple[ast.AST, str]]:
+    """The nodes of a cell by which something is reached that no honest answer needs, each with its name.
+
+    `own` are the names to which the notebook gives a meaning.
+    """
     calls = [node for node in cell.nodes if isinstance(node, ast.Call)]
     called = {call.func for call in calls}
     shells = {command(call) for call in calls}
@@ -117,7 +126,16 @@ def unusual(cell: Cell) -> list[tuple[ast.AST, str]]:
     ]
     for node in cell.nodes:
         found += [(node, name) for name in (*_unusual(node, called, shells), *_asked_for(node, called))]
+        if isinstance(node, ast.Attribute) and node.attr not in own and _is_inner(node):
+            found.append((node, node.attr))
     return found
+
+
+def _is_inner(node: ast.Attribute) -> bool:
+    """Whether an attribute is one that something of another's keeps for itself."""
+    of = getattr(node.value, "id", "")
+    inner = node.attr.startswith("_") and not _is_hidden(node.attr)
+    return inner and of not in ("self", "cls") and node.attr not in PUBLIC
 
 
 def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.AST | None]) -> Iterator[str]:
@@ -156,10 +174,11 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         yield "a call in an annotation"
     elif isinstance(node, ast.FunctionDef) and _is_hidden(node.name) and node.name not in METHODS | DEFINED:
         yield node.name
-    elif isinstance(node, ast.Name) and (
-        node.id in HIDDEN or (node.id == "get_ipython" and node not in shells)
-    ):
-        yield node.id
+    elif isinstance(node, ast.Name):
+        is_given = isinstance(node.ctx, ast.Store) and _is_hidden(node.id)
+        is_given &= node.id not in METHODS | DEFINED | GIVEN
+        if is_given or node.id in HIDDEN or (node.id == "get_ipython" and node not in shells):
+            yield node.id
 
 
 def _is_of_a_library(node: ast.AST) -> bool:
@@ -187,6 +206,10 @@ def _chooses_code(call: ast.Call) -> str:
             return "compile with a compiler of one's own"
         if one.arg == "eval_str":
             return "eval_str"
+    if name in ("wraps", "update_wrapper"):  # which give attributes whose names are texts
+        is_chosen = any(one.arg not in ("wrapper", "wrapped") for one in call.keywords)
+        if is_chosen or len(call.args) > (1 if name == "wraps" else 2):
+            return f"{name} with attributes that are chosen"
     if name == "setattr" and call.args and _is_of_a_library(call.args[0]):
         return "setattr"
     if name == "load":

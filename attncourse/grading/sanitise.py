@@ -184,7 +184,7 @@ _DOUBTFUL = re.compile(
     re.IGNORECASE,
 )
 _COMMENT = re.compile("<!--.*?(?:-->|$)", re.DOTALL)
-_TAG = re.compile("<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\t\n\f\r />]*)")
 # Elements that hold nothing, or whose end need not be written.
 _FLAT = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 _FLAT |= {"p", "tr", "td", "th", "thead", "tbody", "tfoot", "option"}
@@ -491,7 +491,8 @@ def _clean_element(element: Element, clips: bool = False) -> None:
     clips = clips or element.tag == f"{_SVG}clipPath"
     for name, value in list(element.attrib.items()):
         local = name.rpartition("}")[2].lower()
-        if _HEAVY.match(local) or (local == "style" and _HEAVY.search(value)):
+        # By the second a dash may be as short as one likes, whatever its numbers say.
+        if _HEAVY.match(local) or local == "pathlength" or (local == "style" and _HEAVY.search(value)):
             del element.attrib[name]
             continue
         # What clips, and is itself clipped, would be drawn again and again.

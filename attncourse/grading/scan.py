@@ -94,9 +94,8 @@ def scan(
     found = Findings()
     refused = {_plain(name) for name in (*FUSED, *task.refuses) if name not in task.allows}
     # PyTorch's layers are called as its functions are, but for the signs between the words.
-    ready = refused | {_plain(name) for name in LAYERS if name not in task.allows}
-    of_torch = {name.replace("_", "") for name in ready}
-    forbidden = ready | set(map(_plain, task.calling.way.unseen))
+    forbidden = refused | {_plain(name) for name in LAYERS if name not in task.allows}
+    of_torch = {name.replace("_", "") for name in forbidden}
     ends = itertools.accumulate(len(source) for _, source in cells)
     fitting = sum(end <= MOST_CHARACTERS_OF_ALL for end in ends)
     for place, _ in cells[fitting : fitting + 1]:
@@ -123,8 +122,9 @@ def scan(
     )
     lines: dict[tuple[str, str], set[int]] = defaultdict(set)
     unusual: dict[str, tuple[set[str], set[int]]] = defaultdict(lambda: (set(), set()))
+    own_names = frozenset(name for _, cell in (*own, *inside) for name in _names_given_by(cell))
     for place, cell in (*own, *inside):
-        for node, name in ordinary.unusual(cell):
+        for node, name in ordinary.unusual(cell, own_names):
             if name.partition(".")[0] not in beside:  # of which a remark of its own tells
                 unusual[place][0].add(name)
                 unusual[place][1].add(getattr(node, "lineno", 1))
@@ -140,14 +140,14 @@ def scan(
             of_pytorch = name.startswith("torch.") and last not in task.allows
             of_pytorch = of_pytorch and any(one in _plain(last).replace("_", "") for one in of_torch)
             ours = name.startswith("attncourse") or "." not in name
-            if not ours and (of_pytorch or _plain(last) in ready):
+            if not ours and (of_pytorch or _plain(last) in forbidden):
                 return last
         return ""
 
     for place, cell in (*own, *inside):
         for node in cell.nodes:
             for text in notebook.asked_for(cell, node):
-                if _plain(text.rpartition(".")[2]) in ready:
+                if _plain(text.rpartition(".")[2]) in forbidden:
                     lines[place, text].add(getattr(node, "lineno", 1))
     for place, node, name in handed_on.handed_on((*own, *inside), forbids):
         lines[place, f"{name}, and hands it on to where nobody can follow it"].add(getattr(node, "lineno", 1))
@@ -495,7 +495,7 @@ def forget() -> None:
     ordinary.forget()
     commands.forget()
     handed_on.forget()
-    for kept in (is_too_much, _runs_a_file, _parse, _inside, _walk):
+    for kept in (is_too_much, _runs_a_file, _parse, _inside, _walk, _names_given_by):
         kept.cache_clear()
 
 
@@ -555,6 +555,18 @@ def _given_by(node: ast.AST) -> list[str]:
         if last_name(node.func) in SETTING:
             targets += node.args[:1]
     return names + [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+
+
+@functools.lru_cache(maxsize=500)
+def _names_given_by(cell: Cell) -> frozenset[str]:
+    """All names that a cell gives a meaning, whatever they are the names of."""
+    given: set[str] = set()
+    for node in cell.nodes:
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            given.add(last_name(node))
+        elif isinstance(node, DEFINITIONS):
+            given.add(node.name)
+    return frozenset(given)
 
 
 def _attributes_given_by(node: ast.AST) -> list[str]:

@@ -47,14 +47,7 @@ class Way:
     """How inputs become a call of the answer: here by position, so that arguments may have any names.
 
     A unit whose answers are called in another way has a subclass in ``attncourse/probe/<unit>.py``.
-
-    Attributes
-    ----------
-    unseen : tuple of str
-        What an answer could use to do its work unseen where it is to be watched: a person should look.
     """
-
-    unseen: tuple[str, ...] = ()
 
     def arguments(self, inputs: dict[str, Plain]) -> tuple[Any, ...]:
         """What the student's function gets."""

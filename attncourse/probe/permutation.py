@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attncourse.probe.answer import Misfit, Plain, describe_type, plain
 from attncourse.probe.calling import Way
-from attncourse.probe.program import LOOKING_INTO, Program
+from attncourse.probe.program import Elsewhere, Program
 from attncourse.probe.refusing import given
 
 
@@ -32,6 +32,7 @@ class _Watched(Program):
     @given  # what the layer does, the answer does not do
     @torch.no_grad()  # a graph of how its output was made would tell which layer it is
     def __call__(self, z: Tensor) -> Tensor:
+        self.calls += 1
         if type(z) not in (Tensor, torch.nn.Parameter):  # any other object would see what is done with it
             raise TypeError(f"the layer takes a tensor of plain numbers: {describe_type(z)} came")
         came = (z.shape, z.dtype, z.layout, z.device.type)
@@ -49,6 +50,7 @@ class _Watched(Program):
         return torch.where(z.isfinite().all() & y.isfinite().all(), y, torch.nan)
 
     def hand_on(self) -> Any:
+        self.calls += 1
         self._tried_often()  # by a right function
         return self.layer.hand_on()
 
@@ -59,15 +61,18 @@ class _Watched(Program):
 class AskAboutLayer(Way):
     """Hands a layer over and sees on which inputs it is tried. A yes without trying it is no answer."""
 
-    unseen = (*LOOKING_INTO, "tried")
     # What says that a layer follows or ignores *every* permutation.
     yes: tuple[Any, ...] = (True, "equivariant", "invariant", "both")
 
+    def functions(self, inputs: dict[str, Plain]) -> dict[str, Callable]:
+        return {"layer": _Watched(inputs["layer"], inputs["x"])}
+
     def use(self, answer: Callable, inputs: dict[str, Plain]) -> Any:
         layer, x = inputs["layer"], inputs["x"]
-        watched = _Watched(layer, x)
+        elsewhere = isinstance(layer, Elsewhere)
+        functions = {"layer": layer} if elsewhere else self.functions(inputs)
         try:
-            value = answer(watched, x)
+            value = answer(functions["layer"], x)
         except IndexError:
             num_rows = len(layer(x))
             if num_rows == len(x):
@@ -78,13 +83,19 @@ class AskAboutLayer(Way):
         # `(a == b).all()` is a tensor, and a yes or no all the same.
         if isinstance(value, Tensor) and value.dtype == torch.bool and value.numel() == 1:
             value = value.item()
+        if not elsewhere:
+            self.look(inputs, functions, value)
+        return value
+
+    def look(self, inputs: dict[str, Plain], functions: dict[str, Callable], value: Any) -> None:
+        layer = functions["layer"]
+        assert isinstance(layer, _Watched)
         # The powers of one permutation are never all permutations, so a yes needs two at least.
         says_yes = isinstance(value, bool | np.bool_ | str) and value in self.yes
-        if says_yes and len(watched.tried) < 2:
-            number = "no other input" if not watched.tried else "a single other input"
+        if says_yes and len(layer.tried) < 2:
+            number = "no other input" if not layer.tried else "a single other input"
             raise Misfit(
                 f"{plain(value)!r} is said after {number} was tried: there are many orders of the positions"
             )
         if not layer.calls:
             raise Misfit(f"{plain(value)!r} is said without a look at the layer: it was never called")
-        return value

@@ -19,12 +19,6 @@ from torch import Tensor
 from attncourse.probe.answer import describe_type
 from attncourse.probe.refusing import given
 
-# By these code looks into what it is only to call.
-LOOKING_INTO = (
-    *("steps", "vars", "dict", "hand_on", "getstate", "reduce", "reduce_ex"),
-    *("get_objects", "get_referrers", "get_referents"),
-)
-
 _MODULES = {"torch": torch, "functional": torch.nn.functional, "operator": operator, "builtins": builtins}
 # As they are before any answer is called: what an answer puts in their place sees nothing of the steps.
 _FUNCTIONS = {name: dict(vars(module)) for name, module in _MODULES.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -52,7 +53,8 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
 
     def ask(text: str) -> str:
         # An answer may ask from several threads, and a kernel's socket ends the process when two use it.
-        with one_at_a_time:
+        # What was printed need not be sent before: that would take as long again as the question itself.
+        with one_at_a_time, contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
             return get_ipython().kernel.raw_input(nonce + text)
 
     absent.serve(
