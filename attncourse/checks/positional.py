@@ -1318,7 +1318,7 @@ def _rotary_cases(seed: int) -> list[Case]:
         case(2, 3, 4, 6, first=1, note="two batch dimensions, memory the other way round", contiguous=False),
         case(1, 2, first=3, note="a single position"),
         Case(
-            {"x": normal(3, 6, dtype=torch.float64), "positions": torch.tensor([4, 900, 20])},
+            {"x": normal(3, 6, dtype=torch.float64), "positions": torch.tensor([4, 90_000, 20])},
             "positions in any order, double precision",
         ),
     ]
@@ -1493,8 +1493,8 @@ def any_rotary(x, positions, *, exponent="", power="", pairing="", turn="", posi
 
 @rotary.mistake(
     "the angles are of single precision where x is of double",
-    hint="""`torch.arange` divided by a whole number is of single precision, and an angle of hundreds is then
-    rounded in the fourth or fifth digit behind the point. `arange` takes a `dtype`.""",
+    hint="""`torch.arange` divided by a whole number is of single precision, and an angle of thousands is
+    then rounded in the third or fourth digit behind the point. `arange` takes a `dtype`.""",
     read=ROTARY,
 )
 def rotary_single_precision(x, positions):

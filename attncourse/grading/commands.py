@@ -43,11 +43,17 @@ def plain_python(source: str) -> str:
         # What stands beside the command runs, too, or gets a value.
         plain = re.fullmatch(r"[\w -]*", line) if name == "capture" else _OPTIONS.fullmatch(line)
         first = "\n" if plain else plain_python(f"%{name} {line}")
-        return first + plain_python(source[wrapping.end() :])
+        return first + plain_python(with_sign(source[wrapping.end() :]))
     try:
         return TransformerManager().transform_cell(source)
     except Exception:
         return source
+
+
+def with_sign(source: str) -> str:
+    """The same, but for a line by itself that IPython takes for a command, even without its sign."""
+    line = source.strip()
+    return f"%{line}" if len(line.splitlines()) == 1 and is_command(line) and not _is_python(line) else source
 
 
 def is_command(line: str) -> bool:

@@ -22,7 +22,17 @@ from attncourse.grading.scopes import Cell, last_name
 
 # Nearly all are loaded before a notebook runs, so that no file of the same name comes in their place.
 MODULES = {
-    *("__future__", "abc", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses"),
+    *(
+        "__future__",
+        "abc",
+        "bisect",
+        "cmath",
+        "collections",
+        "collections.abc",
+        "contextlib",
+        "copy",
+        "dataclasses",
+    ),
     *("datetime", "decimal", "enum", "fractions", "functools", "gc", "heapq", "itertools", "math", "numbers"),
     *("operator", "pprint", "random", "re", "statistics", "textwrap", "time", "typing"),
     *("typing_extensions", "warnings", "torch", "torch.autograd", "torch.fft", "torch.func", "torch.linalg"),
@@ -64,7 +74,7 @@ OTHER_NAMES = {
 RUNNING = {
     *("InteractiveShell", "extract_module_locals", "embed", "start_ipython", "start_kernel", "embed_kernel"),
     *("run_threaded", "runstring", "rundocs", "measure", "extbuild", "memusage", "get_type_hints"),
-    *("ForwardRef", "evaluate_forward_ref"),
+    *("ForwardRef", "evaluate_forward_ref", "decorate_methods"),
     "Function",  # whose steps PyTorch calls in the middle of something
     "barry_as_FLUFL",  # after it Python reads what its own reader refuses
     # What they write into a file can be a module's code.
@@ -76,6 +86,7 @@ ASKING = {"getattr", "setattr", "attrgetter", "methodcaller", "getattr_static"}
 _NAMED_AT = {"attrgetter": slice(None), "methodcaller": slice(1)}
 # By these all names of something can be had, to choose one.
 LISTING = {"vars", "dir"}
+_TYPE = re.compile(r"(?!.*__)[\w .,|\[\]-]*")
 _DOTTED = re.compile(r"\w+(\.\w+)*")
 # Python itself gives every module these.
 HIDDEN = {"__builtins__", "__loader__", "__spec__"}
@@ -152,6 +163,7 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
             yield name or "."
         else:
             yield from (one for one in others if _is_module(one) or _is_way(one))
+            yield from (one.name for one in node.names if one.name in ASKING and one.asname)
             if name.partition(".")[0] in WHOLE:  # which import others
                 names = {one.name for one in node.names} - MODULES
                 yield from sorted(names & sys.stdlib_module_names)
@@ -190,9 +202,9 @@ def _is_of_a_library(node: ast.AST) -> bool:
 
 
 def _is_called_in_words(annotation: ast.AST | None) -> bool:
-    """Whether a text, which Python runs for whoever asks for the types, calls something."""
+    """Whether a text, which Python runs for whoever asks for the types, is more than the name of a type."""
     return annotation is not None and any(
-        isinstance(part, ast.Constant) and isinstance(part.value, str) and "(" in part.value
+        isinstance(part, ast.Constant) and isinstance(part.value, str) and not _TYPE.fullmatch(part.value)
         for part in ast.walk(annotation)
     )
 

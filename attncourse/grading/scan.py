@@ -453,13 +453,7 @@ def _parse(source: str) -> Cell | str | None:
     if is_too_much(source):
         return "is too long, or has too many commands of IPython's: it was not read"
     try:
-        try:
-            return Cell(ast.parse(plain_python(source)))
-        except SyntaxError:
-            if len(source.splitlines()) > 1 or not commands.is_command(source):
-                raise
-            # A line by itself IPython takes for a command, even without its sign.
-            return Cell(ast.parse(plain_python(f"%{source}")))
+        return Cell(ast.parse(plain_python(commands.with_sign(source))))
     except (RecursionError, MemoryError):  # this process has less left of Python's stack than a kernel
         return "is nested too deeply: it was not read"
     except Exception:  # a SyntaxError, and whatever IPython's own reading stumbles over
