@@ -753,6 +753,27 @@ def test_derivatives_are_there_whatever_a_notebook_has_left_on(name, source, tmp
     assert mark(nb, "mine") == 2, text_of(nb, "mine")
 
 
+# At home `shifted` is defined anew, behind a comparison with what is not there in grading.
+COMPARED_IN_BETWEEN = """\
+import attncourse
+print(shifted(torch.ones(3)), attncourse.softargmax(torch.ones(3)))
+def shifted(s):
+    return (s - s.amax(-1, keepdim=True)).exp()
+"""
+
+
+@pytest.mark.slow
+def test_a_person_is_told_of_a_function_that_was_not_defined_anew(tmp_path):
+    own = "def softargmax(scores):\n    return shifted(scores) / shifted(scores).sum(-1, keepdim=True)"
+    first = "def shifted(s):\n    return s.exp()"
+    cells = [new_code_cell(source) for source in (HEAD, first, COMPARED_IN_BETWEEN, own)]
+    cells.append(check_cell("mine", "checks.softargmax(softargmax)"))
+    nb = executed(cells, tmp_path)
+    assert mark(nb, "mine") == 0
+    words = "softargmax is not right, and `shifted` may be missing or old: code cell 3 ended"
+    assert [flag for flag in nb.metadata.attncourse["flags"] if words in flag["words"]]
+
+
 @pytest.mark.slow
 def test_what_builds_on_an_answer_whose_check_is_missing_is_judged_with_a_right_one(tmp_path):
     cells = [
@@ -2283,6 +2304,7 @@ UNUSUAL = {
     "what is an instance": "class M(type):\n    __instancecheck__ = lambda cls, x: True",
     "what PyTorch calls for a number": "class A:\n    def __float__(self):\n        return f()",
     "what PyTorch calls on the way back": "class A(torch.autograd.Function): ...",
+    "what a module keeps for itself, imported": "from dataclasses import _create_fn as f",
     "what somebody keeps for itself": "layer._steps",
     "a compiler of one's own": "torch.compile(layer, backend=look)",
     "a compiler among chosen arguments": "torch.compile(layer, **how)",

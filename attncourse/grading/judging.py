@@ -47,6 +47,7 @@ LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before 
 MOST_LISTS = 2**21  # and dictionaries in one message, each of which takes 30 times the room of its text
 LONGEST_LINE = 2000  # characters of a line of an error message
 LONGEST_NAME = 100  # of its class
+MOST_NAMED = 5  # functions in a remark
 MOST_LINES = 60  # of a traceback
 FRAME = 400  # characters of a page around each output: tens of thousands take a browser half a minute
 
@@ -105,8 +106,9 @@ class Execute(preprocessors.Execute):
         self._shown = 0
         # Whether the answers that have been judged so far are right.
         self._right: dict[str, bool] = {}
-        # Cells that did not come to their end, because they use what is not there in grading.
-        self._short: list[str] = []
+        # Cells that did not come to their end, because they use what is not there in grading: what is told
+        # of each, and its source.
+        self._short: dict[str, str] = {}
         self._begun = self._computed = 0.0
         self._slow = 1.0
         self._interrupted = self._left = False
@@ -165,7 +167,8 @@ class Execute(preprocessors.Execute):
             name, words = ("", "") if output.output_type != "error" or is_grade(cell) else _absent(output)
             if name:
                 cell.outputs[place] = new_output("stream", text=f"{words}\n")
-                self._short.append(f"code cell {index + 1} ended at {name}, which is not there in grading")
+                told = f"code cell {index + 1} ended at {name}, which is not there in grading"
+                self._short[told] = cell.source
                 if is_solution(cell):
                     flag(self.nb, cell.metadata.nbgrader.grade_id, f"stopped early: {words}")
             elif output.output_type == "error":
@@ -419,8 +422,18 @@ class Execute(preprocessors.Execute):
             flag(self.nb, name, f"no points: the answer calls {found.calls}")
             refused = [Answer(failure=Failure("refused", found.calls))]
             verdict = judge(task, (0,), lambda cases, instead: refused)
+        if not verdict.passed:
+            self._tell_of_lost(name, task, [source for _, source in own])
         self._right[task.name] = verdict.passed
         return verdict
+
+    def _tell_of_lost(self, name: str, task: Task, sources: list[str]) -> None:
+        """Tell of functions that may be others than at home: a cell ended before it has defined them anew."""
+        for told, short in self._short.items():
+            used = {word for source in sources if source != short for word in re.findall(r"\w+", source)}
+            if lost := sorted(used.intersection(re.findall(r"^(?:def|class) +(\w+)", short, re.MULTILINE))):
+                names = ", ".join(f"`{one}`" for one in lost[:MOST_NAMED])
+                flag(self.nb, name, f"{task.name} is not right, and {names} may be missing or old: {told}")
 
     def _seeds(self, name: str, task: Task) -> list[int]:
         """Seed 0, which the student knows, and others that nobody can know, the same in every run."""

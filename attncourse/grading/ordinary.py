@@ -162,7 +162,7 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         if others and (node.level or not _is_ordinary(name)):
             yield name or "."
         else:
-            yield from (one for one in others if _is_module(one) or _is_way(one))
+            yield from (one for one in others if one[0] == "_" or _is_module(one) or _is_way(one))
             yield from (one.name for one in node.names if one.name in ASKING and one.asname)
             if name.partition(".")[0] in WHOLE:  # which import others
                 names = {one.name for one in node.names} - MODULES
