@@ -47,6 +47,13 @@ def test_a_simple_relation_is_said(change, words):
     assert found is None if words is None else found.startswith(words)
 
 
+def test_of_what_is_only_rounded_nothing_is_said_but_of_counts():
+    right = torch.tensor([[3.0, -1e-6], [2.5, 7.0]], dtype=torch.float64)
+    assert relation([({"x": right}, right * (1 + 1e-5), right)]) is None
+    counts = torch.tensor(250_000)
+    assert relation([({}, counts + 1, counts)]) == "yours is 1 too large"
+
+
 def test_a_relation_holds_in_every_case():
     changes = iter([lambda right: 2 * right, lambda right: right.mT, lambda right: 2 * right])
     assert related(lambda right: next(changes)(right)) is None

@@ -757,6 +757,7 @@ def test_derivatives_are_there_whatever_a_notebook_has_left_on(name, source, tmp
 COMPARED_IN_BETWEEN = """\
 import attncourse
 print(shifted(torch.ones(3)), attncourse.softargmax(torch.ones(3)))
+BASE = math.e
 def shifted(s):
     return (s - s.amax(-1, keepdim=True)).exp()
 """
@@ -764,14 +765,23 @@ def shifted(s):
 
 @pytest.mark.slow
 def test_a_person_is_told_of_a_function_that_was_not_defined_anew(tmp_path):
-    own = "def softargmax(scores):\n    return shifted(scores) / shifted(scores).sum(-1, keepdim=True)"
-    first = "def shifted(s):\n    return s.exp()"
+    own = "def softargmax(scores):\n    return e_to(scores) / e_to(scores).sum(-1, keepdim=True)"
+    first = "BASE = 3\ndef shifted(s):\n    return BASE ** s\ndef e_to(s):\n    return shifted(s)"
     cells = [new_code_cell(source) for source in (HEAD, first, COMPARED_IN_BETWEEN, own)]
     cells.append(check_cell("mine", "checks.softargmax(softargmax)"))
     nb = executed(cells, tmp_path)
     assert mark(nb, "mine") == 0
-    words = "softargmax is not right, and `shifted` may be missing or old: code cell 3 ended"
+    words = "softargmax is not right, and `BASE`, `shifted` may be missing or old: code cell 3 ended"
     assert [flag for flag in nb.metadata.attncourse["flags"] if words in flag["words"]]
+
+
+@pytest.mark.slow
+def test_of_an_answer_that_uses_nothing_of_a_cell_that_ended_early_nothing_is_told(tmp_path):
+    own = "def softargmax(scores):\n    return scores"
+    cells = [new_code_cell(source) for source in (HEAD, COMPARED_IN_BETWEEN, "print(shifted)", own)]
+    nb = executed([*cells, check_cell("mine", "checks.softargmax(softargmax)")], tmp_path)
+    assert mark(nb, "mine") == 0
+    assert not [flag for flag in nb.metadata.attncourse["flags"] if "is not right" in flag["words"]]
 
 
 @pytest.mark.slow

@@ -82,7 +82,11 @@ def _relations(inputs: Mapping[str, Plain], value: Plain, expected: Plain) -> It
         return
     if own.dtype == torch.bool or not (own.isfinite().all() and right.isfinite().all()):
         return
+    counts = not right.is_floating_point()
     own, right = own.double(), right.double()
+    if _alike(own, right):  # so it is alike to much that has nothing to do with why it is wrong
+        yield from _added(own, right) if counts else ()
+        return
     yield from _of_inputs(inputs, own, right)
     yield from _of_places(own, right)
     yield from _of_sizes(own, right)
@@ -138,8 +142,7 @@ def _of_places(own: Tensor, right: Tensor) -> Iterator[str]:
             moved, kept = own.narrow(dim, start, length), right.narrow(dim, 1 - start, length)
             if _alike(moved, kept) and kept.unique().numel() > 2:
                 yield f"along dimension {dim} the right numbers stand one place too {words}"
-    in_order = own.flatten().sort().values, right.flatten().sort().values
-    if right.unique().numel() > 3 and not _alike(own, right) and _alike(*in_order):
+    if right.unique().numel() > 3 and _alike(own.flatten().sort().values, right.flatten().sort().values):
         yield "yours has the right numbers, but not in their places"
 
 
@@ -152,15 +155,19 @@ def _of_sizes(own: Tensor, right: Tensor) -> Iterator[str]:
         yield f"yours is {_number(factor)} times what is right"
         if right.numel() > 3:
             yield "all your numbers are wrong by one and the same factor, another one in another case"
+    yield from _added(own, right)
+    for words, changed in _CHANGES.items():
+        other = changed(right)
+        if other.isfinite().all() and _alike(own, other):
+            yield words
+
+
+def _added(own: Tensor, right: Tensor) -> Iterator[str]:
     added = float(own.flatten()[0] - right.flatten()[0])
     if added and _alike(own, right + added):
         yield f"yours is {_number(abs(added))} too {'large' if added > 0 else 'small'}"
         if right.numel() > 3:
             yield "one and the same number is added to all that is right, another one in another case"
-    for words, changed in _CHANGES.items():
-        other = changed(right)
-        if other.isfinite().all() and _alike(own, other):
-            yield words
 
 
 _CHANGES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from queue import Empty
 from time import monotonic
@@ -47,7 +47,9 @@ LARGEST_MESSAGE = 2**26  # bytes; whatever sends a larger one is cut off before 
 MOST_LISTS = 2**21  # and dictionaries in one message, each of which takes 30 times the room of its text
 LONGEST_LINE = 2000  # characters of a line of an error message
 LONGEST_NAME = 100  # of its class
-MOST_NAMED = 5  # functions in a remark
+MOST_NAMED = 5  # names in a remark
+# What a cell gives a meaning, as its lines begin.
+_GIVEN = re.compile(r"^(?:(?:def|class) +(\w+)|(\w+)\s*(?::[^=\n]+)?=[^=])", re.MULTILINE)
 MOST_LINES = 60  # of a traceback
 FRAME = 400  # characters of a page around each output: tens of thousands take a browser half a minute
 
@@ -423,15 +425,15 @@ class Execute(preprocessors.Execute):
             refused = [Answer(failure=Failure("refused", found.calls))]
             verdict = judge(task, (0,), lambda cases, instead: refused)
         if not verdict.passed:
-            self._tell_of_lost(name, task, [source for _, source in own])
+            self._tell_of_lost(name, task, found.names)
         self._right[task.name] = verdict.passed
         return verdict
 
-    def _tell_of_lost(self, name: str, task: Task, sources: list[str]) -> None:
-        """Tell of functions that may be others than at home: a cell ended before it has defined them anew."""
-        for told, short in self._short.items():
-            used = {word for source in sources if source != short for word in re.findall(r"\w+", source)}
-            if lost := sorted(used.intersection(re.findall(r"^(?:def|class) +(\w+)", short, re.MULTILINE))):
+    def _tell_of_lost(self, name: str, task: Task, used: Collection[str]) -> None:
+        """Tell of names that may mean something else than at home: a cell ended before it gave them anew."""
+        for told, source in self._short.items():
+            given = {text for pair in _GIVEN.findall(source) for text in pair}
+            if lost := sorted(given.intersection(used)):
                 names = ", ".join(f"`{one}`" for one in lost[:MOST_NAMED])
                 flag(self.nb, name, f"{task.name} is not right, and {names} may be missing or old: {told}")
 

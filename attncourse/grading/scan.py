@@ -64,10 +64,13 @@ class Findings:
         What certainly does the work in the student's stead, and where; or empty.
     remarks : list of Remark
         What a person should look at.
+    names : set of str
+        Those that stand in the answer's code, and in what that calls.
     """
 
     calls: str = ""
     remarks: list[Remark] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
 
 
 def scan(
@@ -114,6 +117,7 @@ def scan(
             found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
     notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own, inside)
     found.calls = notebook.certain_call(answer, refused)
+    found.names = {node.id for _, _, node in notebook.reached(answer) if isinstance(node, ast.Name)}
     by_name = any(_asks_by_name(node) for _, _, node in notebook.reached(answer))
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
     seen = itertools.chain(
