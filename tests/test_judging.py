@@ -777,7 +777,7 @@ def test_a_person_is_told_of_a_function_that_was_not_defined_anew(tmp_path):
 
 @pytest.mark.slow
 def test_of_an_answer_that_uses_nothing_of_a_cell_that_ended_early_nothing_is_told(tmp_path):
-    own = "def softargmax(scores):\n    return scores"
+    own = "def softargmax(BASE):\n    shifted = BASE + 1\n    return shifted"
     cells = [new_code_cell(source) for source in (HEAD, COMPARED_IN_BETWEEN, "print(shifted)", own)]
     nb = executed([*cells, check_cell("mine", "checks.softargmax(softargmax)")], tmp_path)
     assert mark(nb, "mine") == 0

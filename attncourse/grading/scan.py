@@ -65,7 +65,7 @@ class Findings:
     remarks : list of Remark
         What a person should look at.
     names : set of str
-        Those that stand in the answer's code, and in what that calls.
+        Those of the whole notebook's that stand in the answer's code, and in what that calls.
     """
 
     calls: str = ""
@@ -117,7 +117,11 @@ def scan(
             found.remarks.append(Remark(place, "the code runs a file, which was not read", "file"))
     notebook = _Notebook([cell for cell in map(_parse, locked) if isinstance(cell, Cell)], own, inside)
     found.calls = notebook.certain_call(answer, refused)
-    found.names = {node.id for _, _, node in notebook.reached(answer) if isinstance(node, ast.Name)}
+    found.names = {
+        node.id
+        for _, cell, node in notebook.reached(answer)
+        if isinstance(node, ast.Name) and cell.scopes[node].owner(node.id) is cell.top
+    }
     by_name = any(_asks_by_name(node) for _, _, node in notebook.reached(answer))
     # Of the whole notebook what is suspicious, of what the answer reaches what its task forbids.
     seen = itertools.chain(
