@@ -1528,21 +1528,11 @@ def test_a_function_that_could_be_known_by_its_make_does_not_leave_the_grader():
     assert (second["layer"], kept) == (None, {"layer": "case 1.layer"})
 
 
-def made_of(program):
-    return json.dumps([(step["kind"], step["target"]) for step in program.steps])
-
-
-def test_what_a_function_is_made_of_tells_no_answer_or_is_not_seen():
-    """A table from that to the answer, made of what anybody can draw at home, does not fit."""
-    seen = [task for task in TASKS.values() if hands_over_functions(task) and not task.unseen]
-    assert seen
-    for task in seen:
-        table = {}
-        for seed in range(1, 6):
-            for case in task.cases(seed):
-                form = tuple(made_of(value) for value in case.inputs.values() if isinstance(value, Program))
-                table.setdefault(form, set()).add(str(task.known(task.reference, case).value))
-        assert any(len(answers) > 1 for answers in table.values()), task.name
+def test_what_a_function_is_made_of_is_not_where_the_answer_is():
+    """A table from that to the answer could be made at home, of what anybody can draw."""
+    handing_over = [task for task in TASKS.values() if hands_over_functions(task)]
+    assert handing_over
+    assert [task.name for task in handing_over if not task.unseen] == []
 
 
 def test_the_pipe_comes_to_an_end():
@@ -2539,11 +2529,13 @@ def test_an_own_function_may_keep_what_it_is_asked_about(before):
 
 
 @pytest.mark.parametrize(
-    "asking", ['getattr({}, "{}")', 'attrgetter("{1}")({0})', 'm("{1}", -1)'], ids=["get", "attr", "method"]
+    "asking",
+    ['getattr({}, "{}")', 'attrgetter("{1}")({0})', 'methodcaller("{1}", -1)'],
+    ids=["get", "attr", "method"],
 )
 @pytest.mark.parametrize("kept", ["list.append(box, ask)", "def reg(f):\n    box.append(f)\nreg(ask)"])
 def test_what_is_asked_for_by_its_name_is_told_of_wherever_it_goes(asking, kept):
-    before = "from operator import attrgetter, methodcaller as m\nbox = []\ndef ask(s):\n    return "
+    before = "from operator import attrgetter, methodcaller\nbox = []\ndef ask(s):\n    return "
     mine = ("mine", "def mine(s):\n    return box[0](s, -1)")
     for name, told in (("softmax", True), ("exp", False)):
         cells = [("own", f"{before}{asking.format('torch', name)}(s)\n{kept}"), mine]

@@ -433,7 +433,8 @@ class Execute(preprocessors.Execute):
         """Tell of names that may mean something else than at home: a cell ended before it gave them anew."""
         for told, source in self._short.items():
             given = {text for pair in _GIVEN.findall(source) for text in pair}
-            if lost := sorted(given.intersection(used)):
+            is_told = any(told in one["words"] for one in remarks(self.nb)["flags"] if one["cell"] == name)
+            if (lost := sorted(given.intersection(used))) and not is_told:
                 names = ", ".join(f"`{one}`" for one in lost[:MOST_NAMED])
                 flag(self.nb, name, f"{task.name} is not right, and {names} may be missing or old: {told}")
 
