@@ -3,6 +3,8 @@
 import csv
 import io
 import os
+import random
+import struct
 import tracemalloc
 import unicodedata
 import zipfile
@@ -507,7 +509,23 @@ def spoilt(content):
     return content[:start] + b"\xff" + content[start + 1 :]
 
 
+def listed(data, name=f"{UNIT}.ipynb", offset=None):
+    """A zip of one file, of which the list at its end says another name, or where it begins."""
+    start, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    entry, tail = bytearray(data[start : start + 46]), bytearray(data[end:])
+    extra = b"" if offset is None else struct.pack("<HHQ", 1, 8, offset)
+    entry[28:32] = struct.pack("<HH", len(name), len(extra))
+    entry[42:46] = b"\xff" * 4 if extra else entry[42:46]
+    entry += name.encode() + extra
+    tail[12:16] = struct.pack("<I", len(entry))
+    return data[:start] + bytes(entry + tail)
+
+
 BROKEN = {
+    "beyond all numbers": lambda: listed(packed(b"x" * 1000), offset=2**63),
+    "a name of many signs": lambda: listed(packed(b"x" * 1000), name="_" * 60_000 + "x.ipynb"),
+    "a path of many folders": lambda: listed(packed(b"x" * 1000), name="a/" * 30_000 + "x.ipynb"),
+    "without a name": lambda: listed(packed(b"x" * 1000), name=""),
     "corrupt": lambda: spoilt(packed(b"x" * 1000)),
     "packed with lzma": lambda: packed(b"x" * 1000, zipfile.ZIP_LZMA),
     "packed with bzip2": lambda: packed(b"x" * 1000, zipfile.ZIP_BZIP2),
@@ -528,6 +546,23 @@ def test_one_broken_zip_keeps_nobody_elses_notebook_back(name, tmp_path):
     assert [one.parts[0] for one in found] == ["one_1", "zoe_3"], name
     (told,) = [one for one in delivered(whole) if isinstance(one, str)]
     assert "mine.zip" in told
+
+
+def test_a_zip_of_which_some_bytes_are_others_keeps_nobody_elses_notebook_back(tmp_path):
+    chance = random.Random(0)
+    whole = packed(b"x" * 400), listed(packed(b"x" * 400), offset=5)
+    path = tmp_path / "two_2" / "mine.zip"
+    path.parent.mkdir()
+    for _ in range(1000):
+        content = bytearray(chance.choice(whole))
+        for _ in range(chance.randint(1, 4)):
+            content[chance.randrange(len(content))] = chance.choice([0, 127, 128, 255, chance.randrange(256)])
+        path.write_bytes(content)
+        list(delivered(tmp_path))  # whatever is in it, it ends
+
+
+def test_a_number_behind_a_name_may_be_of_any_length():
+    assert attempt(f"sums-{'9' * 5000}.ipynb") > attempt("sums-3.ipynb")
 
 
 def test_a_zip_that_lies_about_a_size_takes_no_more_memory_than_it_says(tmp_path):

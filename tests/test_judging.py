@@ -1020,6 +1020,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path):
         check_cell("helper", "checks.attention(attention)"),
         new_code_cell("def scores(*inputs):\n    import nowhere.else_\n    return inputs"),
         check_cell("inside", "checks.score_scale(scores)"),
+        new_code_cell("import attncourse.probe.multihead"),
         new_code_cell("def lies(*inputs):\n    raise ModuleNotFoundError(\"No module named 'torch'\")"),
         check_cell("lies", "checks.score_scale(lies)"),
     ]
@@ -1034,6 +1035,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path):
     assert [cell for cell, words in flags if lost in words] == ["lost", "helper"]
     assert ("inside", "needs `nowhere`, which is not installed where notebooks are graded") in flags
     assert not [words for _, words in flags if "torch" in words]
+    assert nb.cells[8].outputs[0].text.startswith("`attncourse.probe.multihead` is not there in grading")
 
 
 @pytest.mark.slow
@@ -2300,6 +2302,8 @@ UNUSUAL = {
     "what is copied by its name": "functools.update_wrapper(Box(), torch, assigned=['soft' + 'max'])",
     "what is copied by its name, by place": "update_wrapper(Box(), torch, ['soft' + 'max'])",
     "what is copied by a decorator": "@wraps(torch, ['soft' + 'max'])\ndef f(): ...",
+    "names of a tuple": "match torch:\n    case A(f):\n        pass",
+    "names of a class of data": "dataclasses.make_dataclass('T', ''.join(parts))",
     "names of a pattern": "class P:\n    __match_args__ = ('soft' + 'max',)",
     "what is an instance": "class M(type):\n    __instancecheck__ = lambda cls, x: True",
     "what PyTorch calls for a number": "class A:\n    def __float__(self):\n        return f()",
@@ -2343,6 +2347,7 @@ from IPython.display import display, HTML
 import matplotlib.animation
 import numpy as np
 import attncourse.plots
+Point = collections.namedtuple("Point", "x y", defaults=(1, 2))
 class Mine(torch.nn.Module):
     __slots__ = ()
     def __init__(self):
@@ -2354,6 +2359,9 @@ class Mine(torch.nn.Module):
         plt.style.use(style), matplotlib.use("Agg")
         torch.compile(self.attend, backend="eager"), re.compile("a|b", flags=re.MULTILINE)
         return x.trace() + x.select(0, 1) + float.__add__(1, 2) + self.attention
+        match x:
+            case int(y) | Point(x=1, y=y):
+                pass
     def __repr__(self):
         return getattr(self, "name", type(self).__name__)
 def wrapped(f):

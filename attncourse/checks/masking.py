@@ -264,7 +264,8 @@ def _mended_attention_cases(seed: int) -> list[Case]:
     tempting.inputs["query"][..., 0] = 40
     tempting.inputs["key"][:, 4, 0] = 80
     low = _padded_case(normal, 2, 3, 5, "scores that are all far below zero", torch.float64)
-    low.inputs["query"][..., 0], low.inputs["key"][..., 0] = 20, -20
+    # Below -100, and above -128, where float32 rounds twice as much.
+    low.inputs["query"][..., 0], low.inputs["key"][..., 0] = 15, -15
     none = _padded_case(normal, 2, 3, 6, "a sequence without padding")
     none.inputs["padding"][0] = False
     front = _padded_case(normal, 2, 2, 6, "padding in front")
@@ -1033,14 +1034,26 @@ def _masked_attention_cases(seed: int) -> list[Case]:
     empty = _random_mask(normal, 4, 4)
     empty[1] = False
     low = _attention_case(
-        normal, (), 3, 5, _random_mask(normal, 3, 5), "scores in the thousands below zero", torch.float64
+        normal,
+        (),
+        3,
+        5,
+        _random_mask(normal, 3, 5),
+        "scores in the hundreds of thousands below zero",
+        torch.float64,
     )
-    low.inputs["query"][:, 0], low.inputs["key"][:, 0] = 80, -80
+    low.inputs["query"][:, 0], low.inputs["key"][:, 0] = 800, -800
     low.inputs["mask"][:, 4] = False
     high = _attention_case(
-        normal, (), 3, 5, _random_mask(normal, 3, 5), "scores in the thousands above zero", torch.float64
+        normal,
+        (),
+        3,
+        5,
+        _random_mask(normal, 3, 5),
+        "scores in the hundreds of thousands above zero",
+        torch.float64,
     )
-    high.inputs["query"][:, 0], high.inputs["key"][:, 0] = 80, 80
+    high.inputs["query"][:, 0], high.inputs["key"][:, 0] = 800, 800
     return [
         _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "no empty row"),
         _attention_case(normal, (), 4, 4, empty, "an empty row"),

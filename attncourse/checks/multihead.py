@@ -1294,7 +1294,7 @@ def _class_cases(seed: int) -> list[Case]:
     training = _class_inputs(normal, 6, 2, (4, 6), (5, 6), (5, 6))
     masked_training = _class_inputs(normal, 6, 3, (2, 4, 6)) | {"mask": causal}
     low = _class_inputs(normal, 6, 2, (4, 6), dtype=torch.float64) | {"mask": causal}
-    low["query"][..., 0], low["W_Q"][:, 0, 0], low["W_K"][:, 0, 0] = 2, 10, -10
+    low["query"][..., 0], low["W_Q"][:, 0, 0], low["W_K"][:, 0, 0] = 2, 7, -7
     return [
         case(6, 2, (4, 6), note="self-attention"),
         case(6, 2, (3, 6), (5, 6), note="cross-attention"),

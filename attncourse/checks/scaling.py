@@ -1121,7 +1121,7 @@ def _step(
 def _decoding_step_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     low = _step(normal, 3, 3, 2, dtype=torch.float64)
-    low["query"][..., 0], low["key"][..., 0], low["key_cache"][..., 0] = 20, -20, -20
+    low["query"][..., 0], low["key"][..., 0], low["key_cache"][..., 0] = 15, -15, -15
     return [
         Case(_step(normal, 5, 1), "one new position"),
         Case(_step(normal, 0, 1), "the first position"),

@@ -2204,7 +2204,7 @@ def _blind_loss_cases(seed: int) -> list[Case]:
         Case(_words_of(drawn(5, 12), 1), "words of one letter"),
         Case(_words_of(num := drawn(5, 12), num), "words of all the letters"),
         Case(_words_of(num := drawn(5, 12), num - 1), "words that lack one letter"),
-        Case(_words_of(num := drawn(60, 150), drawn(10, num - 10)), "many letters"),
+        Case(_words_of(num := drawn(60, 120), drawn(10, num - 10)), "many letters"),
     ]
 
 

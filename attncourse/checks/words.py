@@ -419,8 +419,8 @@ def _layer_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     ragged = _first_tokens(4, 2, 3, num=4)
     low = _one_layer(3, 4, 6, mask=ragged, dtype=torch.float64)(normal)
-    low["weights"]["attention.self.query.bias"] += 10
-    low["weights"]["attention.self.key.bias"] -= 10
+    low["weights"]["attention.self.query.bias"] += 8
+    low["weights"]["attention.self.key.bias"] -= 8
     return [
         Case(_one_layer(3, 4)(normal), "one text, two heads"),
         Case(

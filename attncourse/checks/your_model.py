@@ -481,7 +481,7 @@ def _grouped_cases(seed: int) -> list[Case]:
     window = _grouped(heads=4, queries=5, keys=5)(normal)
     window["mask"] = window["mask"] & ~causal_mask(5).tril(-2)
     low = _grouped(heads=4, queries=4, keys=4, dtype=torch.float64)(normal)
-    low["query"][..., 0], low["key"][..., 0] = 20, -20
+    low["query"][..., 0], low["key"][..., 0] = 14, -14
     return [
         Case(_grouped(heads=4, shared=2)(normal), "four heads, of which two share keys and values"),
         Case(_grouped(heads=6, shared=2, dim=4, value_dim=2)(normal), "six heads in two groups"),
@@ -1347,7 +1347,14 @@ def _model_cases(seed: int) -> list[Case]:
         Case(_text(2, 3, dtype=double)(normal), "a batch"),
         Case(_text(2, 2, 3, before=2, dtype=double)(normal), "batches, caches"),
         Case(_text(1, dtype=double)(normal), "a single token"),
+        Case(_faint(_text(4, dtype=double)(normal)), "features so small that eps counts"),
     ]
+
+
+def _faint(inputs: Inputs) -> Inputs:
+    small = ("table", "W_O", "W_down")
+    weights = {name: part / 20 if name.endswith(small) else part for name, part in inputs["weights"].items()}
+    return inputs | {"weights": weights}
 
 
 def _with_zero(*names: str, blocks: int = 2) -> laws.Draw:

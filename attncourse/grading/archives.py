@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,12 +15,16 @@ from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import shown, walk
 
 DEEPEST = 4  # zips in zips
+LONGEST = 4096  # of a file's name, with its folders, on a disk: what is longer, nobody has handed in
 # So many times what is in one submission, at most, is in a platform's zip of a class.
 OF_A_CLASS = 100
 # Those that are unpacked piece by piece, so that a lie about the size costs nothing.
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 # What a zip that is not whole, or made to mislead, may raise.
-BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError, EOFError, OSError)
+BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, ValueError, RuntimeError, ArithmeticError, LookupError),
+    *(EOFError, OSError),
+)
 # What is read: the others are only named.
 READ = {".ipynb", ".zip"}
 # What nobody has handed in: left behind by systems and programs.
@@ -140,7 +145,12 @@ def _zip(
         inside = f"{place}: {member.filename}"
         if _hidden(parts):
             yield f"{inside} {HIDDEN}"
-        if member.is_dir() or not parts or _junk(parts):
+        if not member.filename:
+            yield f"{place} holds a file without a name"
+        if len(member.filename) > LONGEST:
+            yield f"{place} holds a file whose name is too long: {member.filename[:40]}..."
+            continue
+        if not parts or member.is_dir() or _junk(parts):
             continue
         try:
             time = put_there or datetime.datetime(*member.date_time)

@@ -614,6 +614,9 @@ def _absent(error: Any) -> tuple[str, str]:
     ours = re.match(r"`((?:attncourse|checks)(?:\.\w{1,40}){1,4})` is not there", words)
     if error.ename == NotInGrading.__name__ and ours:
         return ours[1], str(NotInGrading(ours[1]))
+    part = re.match(r"No module named '(attncourse(?:\.\w{1,40}){1,4})'", words)
+    if error.ename == ModuleNotFoundError.__name__ and part:
+        return part[1], str(NotInGrading(part[1]))
     if error.ename == ModuleNotFoundError.__name__ and (package := _not_installed(words)):
         return package, (
             f"`{package}` is not installed where notebooks are graded, and was not handed in with this one. "

@@ -58,6 +58,8 @@ METHODS -= {"__float__", "__int__"}  # which PyTorch calls in the middle of some
 METHODS -= {"__subclasshook__", "__init_subclass__", "__class_getitem__", "__getformat__"}
 # Only defined: what an operator or PyTorch calls in the middle of something else is not among them.
 DEFINED = {"__getattr__", "__missing__", "__aenter__", "__aexit__", "__and__", "__invert__"}
+# Of these a pattern by place is the value itself.
+SIMPLE = {"bool", "bytes", "bytearray", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple"}
 GIVEN = {"__slots__", "__all__", "__author__", "__array_priority__"}
 # What everybody may call, however it begins.
 PUBLIC = {"_asdict", "_replace", "_fields", "_make", "_repr_html_"}
@@ -74,7 +76,7 @@ OTHER_NAMES = {
 RUNNING = {
     *("InteractiveShell", "extract_module_locals", "embed", "start_ipython", "start_kernel", "embed_kernel"),
     *("run_threaded", "runstring", "rundocs", "measure", "extbuild", "memusage", "get_type_hints"),
-    *("ForwardRef", "evaluate_forward_ref", "decorate_methods"),
+    *("ForwardRef", "evaluate_forward_ref", "decorate_methods", "make_dataclass"),
     "Function",  # whose steps PyTorch calls in the middle of something
     "barry_as_FLUFL",  # after it Python reads what its own reader refuses
     # What they write into a file can be a module's code.
@@ -251,6 +253,8 @@ def _asked_for(node: ast.AST, called: Collection[ast.AST]) -> Iterator[str]:
             yield f"{last_name(node.func)} with a name that is put together or chosen"
     elif isinstance(node, ast.Call) and node.args and getattr(node.func, "id", "") in LISTING:
         yield node.func.id  # type: ignore[attr-defined]
+    elif isinstance(node, ast.MatchClass) and node.patterns and last_name(node.cls) not in SIMPLE:
+        yield "a pattern that asks for attributes without their names"
     elif isinstance(node, ast.MatchClass):
         yield from (name for name in node.kwd_attrs if _is_way(name) or _is_module(name))
     elif isinstance(node, ast.Name | ast.Attribute) and node not in called and last_name(node) in ASKING:

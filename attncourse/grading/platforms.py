@@ -95,7 +95,8 @@ def _without_units(name: str, units: Collection[str]) -> str:
     """Without what is no part of a person's name; "words" is a unit, and Wordsworth is somebody."""
     pattern = "|".join(map(re.escape, sorted(units, key=len, reverse=True)))
     name = re.sub(r"(?i)(^| - )copy of ", r"\1", name)
-    unit = rf"(?i)[\s_.-]*(?<![^\W_])(?:{pattern})(?![^\W_])[\s_.-]*"
+    # From each of many signs it would go to the end of all; so only from the first.
+    unit = rf"(?i)(?<![\s_.-])[\s_.-]*+(?<![^\W_])(?:{pattern})(?![^\W_])[\s_.-]*"
     return re.sub(unit, "", name) if units else name
 
 
@@ -103,7 +104,7 @@ def attempt(name: str) -> int:
     """Which attempt a file is, by what was added to its name; a copy beside the notebook comes before it."""
     stem = name.rpartition(".")[0]
     found = COPY.search(stem)
-    return -1 if KEPT.search(stem) else int(re.sub(r"\D", "", found[0])) if found else 0
+    return -1 if KEPT.search(stem) else int(re.sub(r"\D", "", found[0])[:15]) if found else 0
 
 
 def read_time(text: str, patterns: Sequence[str] = WORKSHEET_TIMES) -> datetime.datetime | None:
