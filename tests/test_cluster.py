@@ -5,6 +5,7 @@ The course is one without kernels (see quick_course.py): what is tested is every
 
 import contextlib
 import csv
+import gc
 import html
 import io
 import itertools
@@ -542,5 +543,8 @@ def postgresql():
     try:
         yield f"postgresql+psycopg2://postgres@/postgres?host={folder}"
     finally:
+        # Connections that nobody has any more end while there is a server: else they end with an error in the
+        # middle of another test, which Python 3.11 cannot bear where it makes a syntax tree.
+        gc.collect()
         program("pg_ctl", "-D", data, "-m", "immediate", "stop")
         shutil.rmtree(folder)

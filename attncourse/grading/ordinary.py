@@ -22,17 +22,8 @@ from attncourse.grading.scopes import Cell, last_name
 
 # Nearly all are loaded before a notebook runs, so that no file of the same name comes in their place.
 MODULES = {
-    *(
-        "__future__",
-        "abc",
-        "bisect",
-        "cmath",
-        "collections",
-        "collections.abc",
-        "contextlib",
-        "copy",
-        "dataclasses",
-    ),
+    *("__future__", "abc", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses"),
+    "bisect",
     *("datetime", "decimal", "enum", "fractions", "functools", "gc", "heapq", "itertools", "math", "numbers"),
     *("operator", "pprint", "random", "re", "statistics", "textwrap", "time", "typing"),
     *("typing_extensions", "warnings", "torch", "torch.autograd", "torch.fft", "torch.func", "torch.linalg"),
