@@ -778,9 +778,11 @@ def test_a_person_is_told_of_a_function_that_was_not_defined_anew(tmp_path):
 @pytest.mark.slow
 def test_of_an_answer_that_uses_nothing_of_a_cell_that_ended_early_nothing_is_told(tmp_path):
     own = "def softargmax(BASE):\n    shifted = BASE + 1\n    return shifted"
-    cells = [new_code_cell(source) for source in (HEAD, COMPARED_IN_BETWEEN, "print(shifted)", own)]
+    first = "def shifted(s):\n    return s"
+    cells = [new_code_cell(source) for source in (HEAD, first, COMPARED_IN_BETWEEN, own)]
     nb = executed([*cells, check_cell("mine", "checks.softargmax(softargmax)")], tmp_path)
     assert mark(nb, "mine") == 0
+    assert "This cell ended there" in nb.cells[2].outputs[-1].text
     assert not [flag for flag in nb.metadata.attncourse["flags"] if "is not right" in flag["words"]]
 
 
