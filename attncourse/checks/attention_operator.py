@@ -1392,7 +1392,6 @@ telling_input = Task(
     ],
     compare=_telling_compare,
     builds_on=("attention", "softargmax"),
-    unseen=True,
 )
 
 

@@ -1659,7 +1659,6 @@ is_causal = Task(
     _is_causal_cases,
     way=AskAboutLayer(),
     builds_on=("dependencies",),
-    unseen=True,
 )
 
 
@@ -1976,7 +1975,6 @@ leaking_change = Task(
         )
     ],
     compare=_leaking_compare,
-    unseen=True,
 )
 
 

@@ -2241,7 +2241,6 @@ seen_neighbour = Task(
     },
     _wrong_cross_cases,
     compare=_shows_the_slip,
-    unseen=True,
 )
 
 

@@ -795,7 +795,6 @@ is_equivariant = Task(
     _LAYER_PENCIL,
     _layer_cases(),
     way=AskAboutLayer(),
-    unseen=True,
     pencil_note=_LAYER_PENCIL_NOTE,
 )
 
@@ -859,7 +858,6 @@ symmetry = Task(
     _LAYER_PENCIL,
     _layer_cases(),
     way=AskAboutLayer(),
-    unseen=True,
     builds_on=("is_equivariant",),
     pencil_note=_LAYER_PENCIL_NOTE,
 )
@@ -1051,7 +1049,6 @@ counterexample = Task(
     compare=_shows_it,
     builds_on=("is_equivariant",),
     pencil_note="the layer adds 0, 10 and 20 to its three rows",
-    unseen=True,
 )
 
 

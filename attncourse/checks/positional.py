@@ -345,7 +345,6 @@ colliding = Task(
     ],
     compare=_colliding_compare,
     pencil_note="the code is the remainder of the position when it is divided by 3",
-    unseen=True,
 )
 
 
@@ -1186,7 +1185,6 @@ what_scores_see = Task(
         ),
     ],
     pencil_note="the scores are x @ x.mT less the distance of the two positions",
-    unseen=True,
 )
 
 
@@ -1319,7 +1317,7 @@ def _rotary_cases(seed: int) -> list[Case]:
         case(1, 2, first=3, note="a single position"),
         Case(
             {"x": normal(3, 6, dtype=torch.float64), "positions": torch.tensor([4, 90_000, 20])},
-            "positions in any order, double precision",
+            "positions in any order, one of them 90,000, in double precision",
         ),
     ]
 
@@ -1500,6 +1498,22 @@ def any_rotary(x, positions, *, exponent="", power="", pairing="", turn="", posi
 def rotary_single_precision(x, positions):
     dim = x.shape[-1]
     angles = positions[:, None] / 10_000 ** (torch.arange(0, dim, 2) / dim)
+    return _turned(x, angles)
+
+
+@rotary.mistake(
+    "the frequencies are of single precision where x is of double",
+    hint="""A frequency that is rounded in the eighth digit is multiplied by the position: at one of tens of
+    thousands the angle is wrong in the third or fourth digit behind the point. `arange` takes a `dtype`.""",
+    read=ROTARY,
+)
+def rotary_single_frequencies(x, positions):
+    dim = x.shape[-1]
+    frequencies = 1.0 / 10_000 ** (torch.arange(0, dim, 2) / dim)
+    return _turned(x, positions[:, None].to(x.dtype) * frequencies)
+
+
+def _turned(x: Tensor, angles: Tensor) -> Tensor:
     even, odd = x[..., 0::2], x[..., 1::2]
     cos, sin = angles.cos(), angles.sin()
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)

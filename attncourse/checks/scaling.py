@@ -297,6 +297,10 @@ def _merge_outputs_cases(seed: int) -> list[Case]:
     apart = _results(normal)
     for which in ("first", "second"):
         apart[f"log_total of {which}"] = apart[f"log_total of {which}"] + torch.tensor([[0], [500], [-500]])
+    # Too much for double precision, too, where nothing is subtracted.
+    thousands = _results(normal, dtype=torch.float64)
+    for which in ("first", "second"):
+        thousands[f"log_total of {which}"] += torch.tensor([[0], [2000], [-2000]])
     return [
         Case(_results(normal), "scores of the same size"),
         Case(_results(normal, shift=4.0), "larger scores in the second part"),
@@ -306,6 +310,7 @@ def _merge_outputs_cases(seed: int) -> list[Case]:
         Case(_results(normal, shift=-300.0), "the other way round"),
         Case(below, "all scores far below zero"),
         Case(apart, "queries whose scores differ by hundreds"),
+        Case(thousands, "queries whose scores differ by thousands, in double precision"),
         Case(_results(normal, empty="first"), "a row that has seen nothing in the first part"),
         Case(_results(normal, empty="second"), "a row that has seen nothing in the second part"),
         Case(_results(normal, empty="first second"), "a row that has seen nothing in either"),
@@ -419,9 +424,8 @@ merge_outputs = Task(
         exchanged: each output gets the share of the other part
             The part with the larger total counts for more. Which one does in yours?
         overflows: the exponentials are taken without subtracting anything
-            For totals of a moderate size this is right. In float32 the exponential of 300 is infinite,
-            and infinite
-            over infinite is not a number.
+            For totals of a moderate size this is right. In float32 the exponential of 300 is infinite, in
+            float64 that of 2000, and infinite over infinite is not a number.
         all rows: one largest log_total for all rows
             Each row belongs to another query. Relative to another row's number all exponentials may be 0.
         """,
@@ -710,7 +714,6 @@ showing_scores = Task(
         ),
     ],
     compare=_showing_compare,
-    unseen=True,
 )
 
 

@@ -198,10 +198,6 @@ class Task:
         What a function does that the pencil case hands over, in words that continue "in which".
     shows_right : bool
         Whether a right answer to the pencil case may be shown: not where it would be one to all cases.
-    unseen : bool
-        Whether in grading the functions that it hands over stay where the grader is: because what they
-        are made of tells what they are, and a table of that could be made at home, or because how they
-        are called counts.
     """
 
     name: str
@@ -218,7 +214,6 @@ class Task:
     part: Callable[..., str] | None = None
     pencil_note: str = ""
     shows_right: bool = True
-    unseen: bool = False
     functions: list[Mistake] = field(default_factory=list, init=False)
     made: Callable | None = field(default=None, init=False)
     factors: dict[str, dict[Any, Wrong]] = field(default_factory=dict, init=False)
@@ -238,6 +233,10 @@ class Task:
     @property
     def calling(self) -> Calling:
         return Calling(self.way, self.refuses, self.allows)
+
+    @property
+    def hands_over_functions(self) -> bool:
+        return bool(self.way.functions(self.pencil))
 
     @functools.cached_property
     def cases(self) -> Callable[[int], list[Case]]:

@@ -943,7 +943,6 @@ which_norm = Task(
         ),
     ],
     way=AskAboutLayer(),
-    unseen=True,
 )
 
 

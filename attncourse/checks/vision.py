@@ -556,7 +556,6 @@ showing_picture = Task(
     ],
     compare=_showing_compare,
     pencil_note="`cut` takes the patches column by column",
-    unseen=True,
 )
 
 

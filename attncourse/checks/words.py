@@ -1362,7 +1362,6 @@ showing_batch = Task(
     ],
     compare=_showing_compare,
     pencil_note="`pool` averages padding, too",
-    unseen=True,
 )
 
 
@@ -1574,6 +1573,9 @@ reciprocal_ranks = Task(
             is as similar stands in front.
         middle: what is equally similar is put half in front and half behind
             Asked for is the strict count: a passage that is as similar stands in front.
+        sorted: what is equally similar stands wherever sorting has put it
+            Sorting puts equals in the order in which they came, or in any. A passage that is as similar as
+            the wanted one is to stand in front, wherever it came from. Counting is simpler than sorting.
         """,
     ),
     result=wrongs(
@@ -1602,6 +1604,9 @@ def any_ranks(similarities, wanted, *, order="", place="", equals="", result="")
         rank = 1 + torch.argsort(scores, dim=1, descending=True, stable=True)[number, wanted]
     elif equals == "before":
         rank = front + 1
+    elif equals == "sorted":
+        order = torch.argsort(scores, dim=1, descending=True, stable=True)
+        rank = 1 + order.argsort(1)[number, wanted]
     elif equals == "middle":
         rank = front + (same + 1) / 2
     else:

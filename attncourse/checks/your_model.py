@@ -2111,7 +2111,6 @@ write_on = Task(
     ],
     way=WriteOn(),
     pencil_note="1 is followed by 2, and 2 by 0",
-    unseen=True,
 )
 
 

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from queue import Empty
 from time import monotonic
@@ -360,8 +360,9 @@ class Execute(preprocessors.Execute):
         code = f"{respond}({nonce!r}, lambda: {answer})"
         # An interrupt may come late, when what it was meant for has ended by itself.
         for _ in range(2):
-            functions, unseen = self._functions(task, cases, instead)
-            asked = wire.request(task.calling, cases, instead, unseen)
+            handed = [way.functions(case.inputs) for case in cases]
+            functions = self._functions(task, handed, instead)
+            asked = wire.request(task.calling, cases, instead)
             text = self._ask(code, asked, nonce, Pipe(functions, len(cases)), times)
             if self._stopped or text is not None or not self._interrupted:
                 break
@@ -374,9 +375,7 @@ class Execute(preprocessors.Execute):
                 raise wire.Malformed("text is not the answers to all cases")
         except wire.Malformed:
             return [Answer(failure=Failure("misfit", UNREADABLE))]
-        for place, functions_here in unseen.items():
-            if place < len(answers):
-                answers[place] = looked_at(way, cases[place], functions_here, answers[place])
+        answers = [looked_at(way, *one) for one in zip(cases, handed, answers, strict=False)]
         failures = [one.failure for one in answers if one.failure]
         if self._short and any(one.kind == "missing" or one.name == "NameError" for one in failures):
             flag(self.nb, cell, f"a name is missing that may have been lost: {'; '.join(self._short)}")
@@ -389,20 +388,15 @@ class Execute(preprocessors.Execute):
         return answers
 
     def _functions(
-        self, task: Task, cases: Sequence[Case], instead: Sequence[str]
-    ) -> tuple[dict[str, Callable], dict[int, dict[str, Callable]]]:
-        """What may be asked of us meanwhile, by name; and the functions among the inputs that stay here."""
-        way = task.calling.way
+        self, task: Task, handed: Sequence[Mapping[str, Callable]], instead: Sequence[str]
+    ) -> dict[str, Callable]:
+        """What may be asked of us meanwhile, by name: what the cases hand over, and right functions."""
         functions: dict[str, Callable] = {f"task.{part}": registry[part].stand_in for part in instead}
-        handed = dict(enumerate(way.functions(case.inputs) for case in cases))
-        # Those that the student knows, too: some do what another task asks for, and could be kept for that.
-        unseen = handed if task.unseen else {}
-        # A right function of the grader's may be handed any of them.
-        functions |= wire.programs(handed if instead else unseen)
+        functions |= wire.programs(handed)
         for part in made.outside(task):
             if self._right.get(part) is not None:
                 functions[f"course.{part}"] = getattr(attncourse, part)
-        return functions, unseen
+        return functions
 
     def _read(self, name: str, index: int, task: Task, answer: str, verdict: Verdict) -> Verdict:
         """The verdict on an answer, after a look at the code that gave it."""
@@ -441,7 +435,7 @@ class Execute(preprocessors.Execute):
     def _seeds(self, name: str, task: Task) -> list[int]:
         """Seed 0, which the student knows, and others that nobody can know, the same in every run."""
         # Each call of a function out here takes a while, and one draw has all functions already.
-        numbers = range(1 if task.unseen else self.seeds - 1)
+        numbers = range(1 if task.hands_over_functions else self.seeds - 1)
         messages = [self._digest + f"{name}/{task.name}/{number}".encode() for number in numbers]
         drawn = [hmac.digest(self.secret.encode(), message, "sha256") for message in messages]
         return [0, *map(int.from_bytes, drawn)]

@@ -21,7 +21,7 @@ from torch.nn import Parameter
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from attncourse.probe.answer import Plain, plain
-from attncourse.probe.program import Named, Program
+from attncourse.probe.program import Elsewhere, Named
 from attncourse.probe.refusing import given
 from attncourse.probe.wire import decode, encode
 
@@ -172,7 +172,7 @@ def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
 
 def _data(value: Any) -> Any:
     """The same without objects that have methods of their own; tensors keep how they were made."""
-    if isinstance(value, Program):
+    if isinstance(value, Elsewhere):
         return value.hand_on()
     if isinstance(value, Tensor):
         return value if type(value) in (Tensor, Parameter) else value.as_subclass(Tensor)

@@ -64,7 +64,7 @@ class Way:
         return answer(*self.arguments(inputs))
 
     def functions(self, inputs: dict[str, Plain]) -> dict[str, Callable]:
-        """By the names of inputs, what stays where the grader is if the task is `unseen`."""
+        """By the names of inputs, the functions, which in grading stay where the grader is."""
         return {name: value for name, value in inputs.items() if isinstance(value, Program)}
 
     def look(self, inputs: dict[str, Plain], functions: dict[str, Callable], value: Any) -> None:

@@ -43,11 +43,7 @@ class Program:
     ----------
     calls : int
         How often it was called.
-    asked_for : str
-        The name by which other functions of the grader's can be handed this one; or empty.
     """
-
-    asked_for = ""
 
     def __init__(self, steps: list[dict[str, Any]]) -> None:
         self.steps = steps
@@ -72,11 +68,6 @@ class Program:
     def __deepcopy__(self, memo: dict[int, Any]) -> Program:
         return self  # who calls a copy has called the function
 
-    def hand_on(self) -> Any:
-        """What stands for it where it is an argument of another function, which calls it elsewhere."""
-        self.calls += 1
-        return Named(self.asked_for) if self.asked_for else self
-
     def __repr__(self) -> str:
         return "<a function>"
 
@@ -94,15 +85,23 @@ class Elsewhere(Program):
     ----------
     call : callable
         Has it computed.
+    asked_for : str
+        The name by which other functions of the grader's can be handed this one.
     """
 
-    def __init__(self, call: Callable) -> None:
+    def __init__(self, call: Callable, asked_for: str) -> None:
         super().__init__([])
         self._call = call
+        self._asked_for = asked_for
 
     def __call__(self, *inputs: Any) -> Any:
         self.calls += 1
         return self._call(*inputs)
+
+    def hand_on(self) -> Named:
+        """What stands for it where it is an argument of another function, which calls it elsewhere."""
+        self.calls += 1
+        return Named(self._asked_for)
 
 
 @dataclass(frozen=True)

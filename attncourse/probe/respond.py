@@ -13,7 +13,7 @@ from typing import Any
 from attncourse.probe import absent
 from attncourse.probe.answer import Answer, Failure
 from attncourse.probe.calling import Calling, Case, Way, probe, usual_settings
-from attncourse.probe.program import Elsewhere, Program
+from attncourse.probe.program import Elsewhere
 from attncourse.probe.wire import ASKED, MIME, decode, encode_answers
 
 
@@ -82,13 +82,10 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
 
 
 def cases_of(question: dict[str, Any]) -> list[Case]:
-    """The cases of a request; functions that are not among their inputs are those that are served."""
+    """The cases of a request; the functions among their inputs are those that are served."""
     cases = []
     for inputs, contiguous, functions in question["cases"]:
         for name, asked_for in functions.items():
-            if inputs[name] is None:
-                inputs[name] = Elsewhere(absent.served(asked_for))
-            if isinstance(inputs[name], Program):
-                inputs[name].asked_for = asked_for
+            inputs[name] = Elsewhere(absent.served(asked_for), asked_for)
         cases.append(Case(inputs, contiguous=contiguous))
     return cases

@@ -9,7 +9,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attncourse.probe.answer import DTYPES, FAILURES, Answer, Failure, Foreign, Plain, plain
 from attncourse.probe.calling import Calling, Case, Way
-from attncourse.probe.program import Named, Program
+from attncourse.probe.program import Named
 
 MIME = "application/vnd.attncourse.answers"
 ASKED = "attncourse"  # where the request stands in the message that has it answered
@@ -82,10 +82,11 @@ def decode_answers(texts: Any, most: int) -> list[Answer]:
     return [_decode_answer(text) for text in texts]
 
 
-def request(
-    calling: Calling, cases: Sequence[Case], instead: Sequence[str] = (), unseen: Container[int] = ()
-) -> str:
+def request(calling: Calling, cases: Sequence[Case], instead: Sequence[str] = ()) -> str:
     """What to ask of an answer: how it is called, and on which inputs. Nothing says what is right.
+
+    Functions among the inputs stay here, and are asked for by the names of `programs`: what one is made
+    of would tell what it is, and how it is called may count.
 
     Parameters
     ----------
@@ -93,8 +94,6 @@ def request(
     cases : sequence of Case
     instead : sequence of str
         Functions of the student's in whose place the grader's are to be called.
-    unseen : container of int
-        The places of cases whose functions stay here, and are asked for by the names of `programs`.
     """
     kind = type(calling.way)
     way = "" if kind is Way else f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
@@ -105,24 +104,21 @@ def request(
         "instead": tuple(instead),
         "cases": [
             (
-                {
-                    name: None if place in unseen and name in asked_for else value
-                    for name, value in case.inputs.items()
-                },
+                {name: None if name in asked_for else value for name, value in case.inputs.items()},
                 case.contiguous,
                 asked_for,
             )
-            for place, (case, asked_for) in enumerate(zip(cases, _functions(calling, cases), strict=True))
+            for case, asked_for in zip(cases, _functions(calling, cases), strict=True)
         ],
     }
     return encode(question)
 
 
-def programs(of_cases: Mapping[int, Mapping[str, Callable]]) -> dict[str, Callable]:
-    """The functions among the inputs of the cases at these places, by what they are asked for."""
+def programs(of_cases: Sequence[Mapping[str, Callable]]) -> dict[str, Callable]:
+    """The functions among the inputs of each case, by what they are asked for."""
     return {
         _asked_for(place, name): function
-        for place, functions in of_cases.items()
+        for place, functions in enumerate(of_cases)
         for name, function in functions.items()
     }
 
@@ -182,8 +178,6 @@ def _packed(value: Plain) -> Any:
         }
     if isinstance(value, Foreign):
         return {"foreign": value.description[:MAX_WORDS]}
-    if isinstance(value, Program):
-        return {"program": _packed(value.steps)}
     if isinstance(value, Named):
         return {"named": value.asked_for}
     if isinstance(value, tuple | list):
@@ -214,8 +208,6 @@ def _unpacked(value: Any) -> Plain:
     ((kind, content),) = value.items()
     if kind == "foreign":
         return Foreign(_words(content))
-    if kind == "program":
-        return Program(_unpacked(content))
     if kind == "named":
         return Named(_words(content))
     if not isinstance(content, list):
@@ -255,7 +247,7 @@ def holds_function(value: Plain) -> bool:
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, tuple | list):
-        return isinstance(value, Program | Named)
+        return isinstance(value, Named)
     return any(map(holds_function, value))
 
 
