@@ -1,5 +1,6 @@
 """Answers are judged outside the student's process: what travels, what is believed, what is repaired."""
 
+import array
 import ast
 import asyncio
 import base64
@@ -15,6 +16,7 @@ import string
 import subprocess
 import sys
 import time
+from collections import deque
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -52,7 +54,7 @@ from attncourse.grading.scan import MOST_CHARACTERS_OF_ALL, scan
 from attncourse.grading.submitted import look_through
 from attncourse.probe import absent, refusing, wire
 from attncourse.probe import transformer as transformer_parts
-from attncourse.probe.answer import DTYPES, FAILURES, Answer, Failure, Foreign, describe_type, plain
+from attncourse.probe.answer import DTYPES, FAILURES, Answer, Failure, Foreign, Misfit, describe_type, plain
 from attncourse.probe.calling import Calling, probe
 from attncourse.probe.program import Elsewhere, Program, trace
 from attncourse.probe.respond import cases_of
@@ -395,9 +397,11 @@ def check_cell(name, source, points=2):
     return new_code_cell(source, metadata={"nbgrader": marks})
 
 
-def executed(cells, folder, missing=(), **settings):
+def executed(cells, folder, missing=(), passed=(), **settings):
     about = {"kernelspec": {"name": "python3", "display_name": "Python"}}
-    nb = new_notebook(cells=cells, metadata=about | {"attncourse": {"missing": list(missing)}})
+    nb = new_notebook(
+        cells=cells, metadata=about | {"attncourse": {"missing": list(missing), "passed": list(passed)}}
+    )
     execute = Execute(**{"timeout": 20, "secret": "a secret", **settings})
     nb, _ = execute.preprocess(copy.deepcopy(nb), {"metadata": {"path": str(folder)}})
     nbformat.validate(nbformat.from_dict(nb))
@@ -822,9 +826,12 @@ def test_a_right_function_takes_the_layers_that_an_answer_is_asked_about(tmp_pat
         check_cell("carried", "checks.symmetry(symmetry)"),
         new_code_cell(BUT_THE_LAYERS),
         check_cell("other", "checks.symmetry(symmetry)"),
+        new_code_cell(ON_THE_TESTER.replace("(layer, x)\n    if", "(lambda z: layer(z), x)\n    if")),
+        check_cell("wrapped", "checks.symmetry(symmetry)"),
     ]
     nb = executed(cells, tmp_path, seeds=2)
-    assert [mark(nb, name) for name in ("part", "carried", "other")] == [0, 2, 0], text_of(nb, "carried")
+    for name, points in {"part": 0, "carried": 2, "other": 0, "wrapped": 2}.items():
+        assert mark(nb, name) == points, text_of(nb, name)
 
 
 # Right, where neither what a layer is made of nor what it was tried on is in the same process.
@@ -1390,6 +1397,100 @@ def test_the_pipe_is_bounded(name, inputs, words):
 
 
 @pytest.mark.parametrize(
+    "of",
+    [
+        np.array,
+        np.float32,
+        lambda x: array.array("d", x),
+        deque,
+        iter,
+        lambda x: (2 * n / 2 for n in x),
+        list,
+    ],
+)
+def test_numbers_go_to_a_function_elsewhere_in_whatever_they_are(of):
+    def function(numbers, pairs):
+        return torch.as_tensor(numbers).sum(), [first * last for first, last in pairs]
+
+    ones = [torch.ones(2)] * 2
+    total, products = asked(Pipe({"f": function}), "f", of([1, 2, 3]), zip((1, 2), ones, strict=True))
+    assert (total, str(products)) == (6, str([torch.ones(2), 2 * torch.ones(2)]))
+
+
+def test_a_function_elsewhere_calls_those_of_the_answer():
+    """They are called here, in the order in which it calls them there, and nothing of theirs goes there."""
+
+    def function(shift, x, *, others):
+        return [shift(x), *(other(shift(x), 2) for other in others), shift(x + 1)]
+
+    came = []
+
+    def shift(x):
+        came.append(x)
+        return asked(Pipe({"g": lambda x: x + 10}), "g", x)
+
+    x, others = torch.arange(3.0), (torch.mul, lambda x, n: x - n)
+    found = asked(Pipe({"f": function}), "f", shift, x, others=others)
+    assert str(found) == str(function(lambda x: x + 10, x, others=others))
+    assert [one.tolist() for one in came[:4]] == [x.tolist()] * 3 + [(x + 1).tolist()]
+
+
+def test_what_a_function_of_the_answers_raises_is_its_own_error():
+    def function(own):
+        try:
+            return own(1)
+        except Exception:
+            return "an error of the arguments"
+
+    class Mine(Exception):
+        pass
+
+    def own(n):
+        raise Mine(n)
+
+    with pytest.raises(Mine) as raised:
+        asked(Pipe({"f": function}), "f", own)
+    assert raised.value.args == (1,)
+    assert raised.value.__context__ is None
+
+
+def test_what_calls_a_function_of_the_answers_has_no_derivatives():
+    x = torch.ones(2, requires_grad=True)
+    y = asked(Pipe({"f": lambda own, x: own(x) * x}), "f", lambda x: x.detach() + 1, x)
+    assert y.tolist() == [2, 2]
+    with pytest.raises(ValueError, match="has no derivatives"):
+        y.sum().backward()
+
+
+def test_a_function_of_the_answers_gives_plain_data_and_no_end_of_it(monkeypatch):
+    monkeypatch.setattr("attncourse.grading.pipe.MOST_QUESTIONS", 20)
+    pipe = Pipe({"f": lambda own: type(own(0)).__name__})
+    assert asked(pipe, "f", lambda n: torch.ones(2)) == "Tensor"
+    for value in (torch.ones(3000, 3000), print, asked):
+        with pytest.raises(ValueError, match="too much"):
+            asked(pipe, "f", lambda n, value=value: value)
+    with pytest.raises(ValueError, match="more than"):
+        asked(Pipe({"f": lambda own: [own(n) for n in range(20)]}), "f", lambda n: n)
+
+
+@pytest.mark.parametrize("kind", ["is_equivariant", "symmetry"])
+def test_a_layer_elsewhere_gives_no_derivatives_as_at_home(kind):
+    task = TASKS[kind]
+    (layer,) = task.way.functions(task.pencil).values()
+    far = Elsewhere(absent._elsewhere("layer", Pipe({"layer": layer}).answer), "layer")
+    for inputs in (task.pencil, {**task.pencil, "layer": far}):
+        seen = []
+
+        def answer(layer, x, seen=seen):
+            y = layer(torch.nn.Parameter(x))
+            seen.append((y.requires_grad, y.numpy().tolist(), torch.is_grad_enabled()))
+
+        with contextlib.suppress(Misfit):
+            task.way.use(answer, inputs)
+        assert seen == [(False, (2 * task.pencil["x"]).tolist(), True)]
+
+
+@pytest.mark.parametrize(
     "inputs",
     [
         (torch.zeros(3, 32, 32), np.int64(4)),
@@ -1530,6 +1631,68 @@ def test_no_function_that_is_handed_over_leaves_the_grader(task):
     for number, (inputs, _, asked_for) in enumerate(wire.decode(wire.request(task.calling, cases))["cases"]):
         assert {inputs[name] for name in kept[number]} == {None}
         assert asked_for == {name: f"case {number}.{name}" for name in kept[number]}
+
+
+PRINTS_IN_A_THREAD = """def is_equivariant(layer, x):
+    done = threading.Event()
+
+    def progress():
+        while not done.is_set():
+            sys.stdout.write("")
+            sys.stdout.flush()
+            if sys.stderr.write("") is None:
+                errors.append(1)
+
+    def says(kind):
+        errors.append(kind.exc_value)
+
+    errors = []
+    threading.excepthook = says
+    thread = threading.Thread(target=progress)
+    thread.start()
+    y = layer(x)
+    orders = [torch.randperm(len(x)) for _ in range(10)]
+    follows = len(y) == len(x) and all(torch.allclose(layer(x[order]), y[order]) for order in orders)
+    done.set()
+    thread.join()
+    assert not errors, errors
+    return follows
+"""
+
+
+@pytest.mark.slow
+def test_another_thread_may_print_while_a_function_is_asked(tmp_path):
+    cells = [new_code_cell(HEAD + "\nimport sys, threading"), new_code_cell(PRINTS_IN_A_THREAD)]
+    nb = executed([*cells, check_cell("it", "checks.is_equivariant(is_equivariant)")], tmp_path)
+    assert mark(nb, "it") == 2, text_of(nb, "it")
+
+
+def test_what_has_passed_at_home_is_known_by_what_the_notebook_shows(gradebook):
+    def told(**shown):
+        nb = handed_in()
+        for cell in nb.cells:
+            cell.update(shown)
+        return repaired(nb, gradebook).metadata.attncourse["passed"]
+
+    right, error = new_output("stream", text="right"), new_output("error", ename="E", evalue="", traceback=[])
+    assert told() == []
+    assert (
+        told(execution_count=3, outputs=[right]) == told(execution_count=3) == ["check_first", "check_second"]
+    )
+    assert told(execution_count=3, outputs=[right, error]) == []
+    # Anything may stand there.
+    assert told(execution_count="3", outputs=[right]) == told(execution_count=1, outputs=[error, 7]) == []
+    assert len(told(execution_count=1, outputs={"a": 1})) == 2
+
+
+@pytest.mark.slow
+def test_what_has_passed_at_home_and_not_here_is_told(tmp_path):
+    cells = [new_code_cell(HEAD), new_code_cell("def good(q, k, v):\n    return q")]
+    cells += [check_cell(name, "checks.attention(good)") for name in ("here", "there", "new")]
+    cells += [check_cell("own", "assert good")]
+    nb = executed(cells, tmp_path, passed=["here", "there", "own"])
+    told_of = [one for one in nb.metadata.attncourse["flags"] if "passed at home" in one["words"]]
+    assert [(one["cell"], one["more"]) for one in told_of] == [("here", ["there"])]
 
 
 def test_what_is_no_plain_data_cannot_be_sent():

@@ -5,7 +5,7 @@ judge's decision, for each task anew.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import zip_longest
 from typing import Any
@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from attncourse.probe.answer import Plain
-from attncourse.probe.program import Named, TooLarge
+from attncourse.probe.answer import Plain, plain
+from attncourse.probe.program import Named, Own, TooLarge
 from attncourse.probe.wire import decode, encode, holds_function, is_handed_over
 
 # Much more than any answer needs, and little enough for this process: the largest thing that can be
@@ -63,26 +63,55 @@ class Pipe:
             asked = decode(question)
             compute = _derivatives if asked.get("derivatives") else _value
             leaves, form = tree_flatten((tuple(asked["inputs"]), asked["named"]))
-            if len(leaves) > MOST_LEAVES:
+            values = list(asked.get("values", ()))
+            given, _ = tree_flatten(values)
+            if len(leaves) + len(given) > MOST_LEAVES:
                 return _nothing(TOO_LARGE)
-            data = [leaf for leaf in leaves if not isinstance(leaf, Named)]
-            if holds_function(data) or not _are_small(data):
+            data = [leaf for leaf in leaves if not isinstance(leaf, Named | Own)]
+            if holds_function([*data, *given]) or not _are_small(data) or not _are_small(given):
                 return _nothing(f"{TOO_LARGE}, or no plain data")
-            leaves = [self._handed(leaf) if isinstance(leaf, Named) else leaf for leaf in leaves]
+            if compute is _derivatives and any(isinstance(leaf, Own) for leaf in leaves):
+                return _nothing(f"{OUTSIDE} has no derivatives where it calls a function of the notebook")
+            leaves = [self._handed(leaf, values) for leaf in leaves]
             function = self.functions[asked["name"]]
         except Exception:
             return _nothing("it was not asked for as it should be")
         try:
             return encode({"value": compute(function, leaves, form)})
+        except _Unknown as unknown:
+            return encode({"wanted": unknown.number, "inputs": [*map(plain, unknown.inputs)]})
         except Exception as error:  # what the function says of arguments that do not fit
             kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
             return _nothing(str(error), kinds[0])
 
-    def _handed(self, function: Named) -> Callable:
-        """A function that the task hands to the answer, which hands it on."""
-        if not is_handed_over(function.asked_for):
-            raise LookupError
-        return self.functions[function.asked_for]
+    def _handed(self, leaf: Any, values: list[Plain]) -> Any:
+        """An argument: a function of the task's, which the answer hands on, or one of the answer's, or data.
+
+        What the functions of the answer's give, they give in this order, whichever is called.
+        """
+        if isinstance(leaf, Named):
+            if not is_handed_over(leaf.asked_for):
+                raise LookupError
+            return self.functions[leaf.asked_for]
+        if isinstance(leaf, Own):
+            return lambda *inputs: values.pop(0) if values else _ask_back(leaf.number, inputs)
+        return leaf
+
+
+class _Unknown(BaseException):
+    """A function of the answer's was called, and only the process in which it is can say what it gives.
+
+    The same question comes again with that, and what was computed is computed again up to there: nothing of a
+    submission is kept meanwhile. No function of the course's is to take it for an error of its arguments.
+    """
+
+    def __init__(self, number: int, inputs: Sequence[Any]) -> None:
+        super().__init__()
+        self.number, self.inputs = number, inputs
+
+
+def _ask_back(number: int, inputs: Sequence[Any]) -> Plain:
+    raise _Unknown(number, inputs)
 
 
 def _nothing(words: str, kind: str = "ValueError") -> str:

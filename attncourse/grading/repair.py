@@ -1,7 +1,7 @@
 """What students do to a notebook's cells is undone before it runs, so that their answers are graded."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import nbformat
@@ -93,6 +93,7 @@ class Repair(NbGraderPreprocessor):
                 "solution": {cell.name for cell in released.solution_cells},
                 "task": {cell.name for cell in released.task_cells},
             }
+            remarks(nb)["passed"] = sorted(points.keys() & set(_passed(nb)))
             nb.cells = [_whole(cell) for cell in self._kept(nb, sources)]
             found = self._find(nb, sources)
             for name, cell in found.items():
@@ -210,6 +211,17 @@ class Repair(NbGraderPreprocessor):
                 here, there = _index(nb, check), _index(nb, answer)
                 if here < there:
                     nb.cells.insert(there, nb.cells.pop(here))
+
+
+def _passed(nb: Any) -> Iterator[str]:
+    """The names of the cells that have come to their end at home, by what stands in the notebook."""
+    for cell in nb.cells:
+        if not isinstance(cell, dict) or not isinstance(cell.get("execution_count"), int):
+            continue
+        outputs = cell.get("outputs")
+        shown = [one for one in outputs if isinstance(one, dict)] if isinstance(outputs, list) else []
+        if not any(one.get("output_type") == "error" for one in shown):
+            yield _claimed(cell)
 
 
 def _whole(cell: Any) -> Any:

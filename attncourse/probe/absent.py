@@ -11,8 +11,10 @@ import functools
 import importlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -20,8 +22,8 @@ from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.nn import Parameter
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from attncourse.probe.answer import Plain, plain
-from attncourse.probe.program import Elsewhere, Named
+from attncourse.probe.answer import MOST_PARTS, Foreign, Plain, plain
+from attncourse.probe.program import Elsewhere, Named, Own
 from attncourse.probe.refusing import given
 from attncourse.probe.wire import decode, encode
 
@@ -157,33 +159,63 @@ def served(name: str) -> Callable:
 
 def _elsewhere(name: str, ask: Callable[[str], str]) -> Callable:
     @given
-    def put(leaves: Sequence[Any], form: TreeSpec) -> Any:
-        question = _Question(name, ask, form)
+    def put(leaves: Sequence[Any], form: TreeSpec, values: Sequence[Any]) -> Any:
+        question = _Question(name, ask, form, values)
         # Of an answer's own nothing is to run in here.
         with disable_saved_tensors_hooks(f"{name} is called within hooks for saved tensors"):
             return tree_unflatten(_Elsewhere.apply(question, *leaves), question.found)
 
     def call(*inputs: Any, **named: Any) -> Any:
         # What objects of the answer's do while they are looked at, the answer does.
-        return put(*tree_flatten(_data((inputs, named))))
+        own: list[Callable] = []
+        leaves, form = tree_flatten(_data((inputs, named), own))
+        # What functions of the answer's have given, one call after the other.
+        values: list[Any] = []
+        while True:
+            try:
+                return put(leaves, form, values)
+            except _Wanted as one:
+                wanted = one
+            values.append(own[wanted.number](*wanted.inputs))
 
     return call
 
 
-def _data(value: Any) -> Any:
-    """The same without objects that have methods of their own; tensors keep how they were made."""
+class _Wanted(Exception):
+    """What one of the answer's own functions gives is wanted."""
+
+    def __init__(self, number: int, inputs: Sequence[Plain]) -> None:
+        super().__init__()
+        self.number, self.inputs = number, inputs
+
+
+def _data(value: Any, own: list[Callable]) -> Any:
+    """The same without objects that have methods of their own; tensors keep how they were made.
+
+    In the place of functions of the answer's, which are put into `own`, stand their numbers.
+    """
     if isinstance(value, Elsewhere):
         return value.hand_on()
     if isinstance(value, Tensor):
         return value if type(value) in (Tensor, Parameter) else value.as_subclass(Tensor)
     # Of a kind of its own, such as a model's weights, only what is in it is handed on.
     if isinstance(value, tuple):
-        return tuple(map(_data, tuple.__iter__(value)))
+        return tuple(_data(part, own) for part in tuple.__iter__(value))
     if isinstance(value, list):
-        return [*map(_data, list.__iter__(value))]
+        return [_data(part, own) for part in list.__iter__(value)]
     if isinstance(value, dict):
-        return {str.__str__(str(key)): _data(part) for key, part in dict.items(value)}
-    return value if type(value) is Named else plain(value)
+        return {str.__str__(str(key)): _data(part, own) for key, part in dict.items(value)}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return torch.as_tensor(np.array(value))
+    found = plain(value)
+    if not isinstance(found, Foreign):
+        return found
+    if isinstance(value, Iterable):
+        return [_data(part, own) for part in islice(value, MOST_PARTS)]
+    if callable(value):
+        own.append(value)
+        return Own(len(own) - 1)
+    return found
 
 
 # What a function of the grader raises is raised here again, so that it can be expected as at home.
@@ -199,19 +231,27 @@ _KINDS = {
 
 @dataclass
 class _Question:
-    """What to ask, but for the leaves of its arguments, of the form `form`; `found` is the reply's form."""
+    """What to ask, but for the leaves of its arguments, of the form `form`; `found` is the reply's form.
+
+    `values` are what functions of the answer's have given that are among the arguments.
+    """
 
     name: str
     ask: Callable[[str], str]
     form: TreeSpec
+    values: Sequence[Any] = ()
     found: Any = None
 
     def put(self, leaves: Sequence[Any], **more: Plain) -> Plain:
         # Sizes often come as NumPy's numbers.
-        data = [leaf if isinstance(leaf, Named) else plain(leaf) for leaf in leaves]
+        data = [leaf if isinstance(leaf, Named | Own) else plain(leaf) for leaf in leaves]
         inputs, named = tree_unflatten(data, self.form)
         question = {"name": self.name, "inputs": inputs, "named": named, **more}
+        if self.values:
+            question["values"] = [plain(value) for value in self.values]
         reply = decode(self.ask(encode(question)))
+        if "wanted" in reply:
+            raise _Wanted(reply["wanted"], reply["inputs"])
         if "error" in reply:
             raise _KINDS.get(reply.get("kind"), ValueError)(reply["error"])
         return reply["value"]

@@ -63,6 +63,8 @@ class AskAboutLayer(Way):
         layer, x = inputs["layer"], inputs["x"]
         elsewhere = isinstance(layer, Elsewhere)
         functions = {"layer": layer} if elsewhere else self.functions(inputs)
+        if elsewhere:
+            layer.has_derivatives = False
         try:
             value = answer(functions["layer"], x)
         except IndexError:

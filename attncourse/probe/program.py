@@ -87,7 +87,14 @@ class Elsewhere(Program):
         Has it computed.
     asked_for : str
         The name by which other functions of the grader's can be handed this one.
+
+    Attributes
+    ----------
+    has_derivatives : bool
+        Whether they come with what it gives.
     """
+
+    has_derivatives = True
 
     def __init__(self, call: Callable, asked_for: str) -> None:
         super().__init__([])
@@ -96,7 +103,8 @@ class Elsewhere(Program):
 
     def __call__(self, *inputs: Any) -> Any:
         self.calls += 1
-        return self._call(*inputs)
+        with torch.set_grad_enabled(self.has_derivatives and torch.is_grad_enabled()):
+            return self._call(*inputs)
 
     def hand_on(self) -> Named:
         """What stands for it where it is an argument of another function, which calls it elsewhere."""
@@ -109,6 +117,13 @@ class Named:
     """A function of the grader's, by what it is asked for."""
 
     asked_for: str
+
+
+@dataclass(frozen=True)
+class Own:
+    """A function of the student's among the arguments of one of the grader's, by its number."""
+
+    number: int
 
 
 @given  # what it does, the answer does not do

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
@@ -53,8 +54,11 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
 
     def ask(text: str) -> str:
         # An answer may ask from several threads, and a kernel's socket ends the process when two use it.
-        # What was printed need not be sent before: that would take as long again as the question itself.
-        with one_at_a_time, contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        with (
+            one_at_a_time,
+            contextlib.redirect_stdout(_Unflushed(sys.stdout)),
+            contextlib.redirect_stderr(_Unflushed(sys.stderr)),
+        ):
             return get_ipython().kernel.raw_input(nonce + text)
 
     absent.serve(
@@ -79,6 +83,22 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
         names.update(before)
         absent.serve([], ask)
     publish_display_data({MIME: json.dumps({"nonce": nonce, "answers": encode_answers(answers)})})
+
+
+class _Unflushed:
+    """Where something is printed to, which is not sent before a question: that would take as long again.
+
+    Another thread may print meanwhile.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def flush(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def cases_of(question: dict[str, Any]) -> list[Case]:

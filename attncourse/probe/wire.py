@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attncourse.probe.answer import DTYPES, FAILURES, Answer, Failure, Foreign, Plain, plain
 from attncourse.probe.calling import Calling, Case, Way
-from attncourse.probe.program import Named
+from attncourse.probe.program import Named, Own
 
 MIME = "application/vnd.attncourse.answers"
 ASKED = "attncourse"  # where the request stands in the message that has it answered
@@ -180,6 +180,8 @@ def _packed(value: Plain) -> Any:
         return {"foreign": value.description[:MAX_WORDS]}
     if isinstance(value, Named):
         return {"named": value.asked_for}
+    if isinstance(value, Own):
+        return {"own": value.number}
     if isinstance(value, tuple | list):
         return {type(value).__name__: [_packed(part) for part in value]}
     if isinstance(value, dict):
@@ -210,6 +212,8 @@ def _unpacked(value: Any) -> Plain:
         return Foreign(_words(content))
     if kind == "named":
         return Named(_words(content))
+    if kind == "own":
+        return Own(int(content))
     if not isinstance(content, list):
         raise TypeError
     if kind == "dict":
@@ -247,7 +251,7 @@ def holds_function(value: Plain) -> bool:
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, tuple | list):
-        return isinstance(value, Named)
+        return isinstance(value, Named | Own)
     return any(map(holds_function, value))
 
 
