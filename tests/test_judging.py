@@ -638,6 +638,40 @@ def test_an_interrupt_that_comes_late_costs_no_other_answer(monkeypatch):
         assert execute._verdict("check_attention", task, "attention").passed == interrupted
 
 
+# What was found by asking too often is kept, the reply is not given, and the same is asked again.
+HOARDS = """KEPT, NUMBER, FIRST = [], [0], [True]
+def naive(model, choose, tokens, num_tokens):
+    for _ in range(num_tokens):
+        logits, _ = model(tokens, None)
+        tokens = torch.cat((tokens, choose(logits[-1])))
+    return tokens
+def write_on(model, choose, tokens, num_tokens):
+    if not FIRST[0]:
+        NUMBER[0] += 1
+        return KEPT[NUMBER[0] - 1]
+    KEPT.append(naive(model, choose, tokens.clone(), num_tokens))
+    if len(KEPT) == CASES:
+        FIRST[0] = False
+        try:
+            while True:
+                pass
+        except KeyboardInterrupt:
+            torch.utils.swap_tensors(tokens, torch.empty_like(tokens, device="meta"))
+    return KEPT[-1]"""
+
+
+@pytest.mark.slow
+def test_what_was_asked_before_an_interrupt_is_not_asked_anew(tmp_path):
+    task = TASKS["write_on"]
+    assert not task.builds_on  # else it would be asked twice
+    num_cases = len(task.cases(0)) + len(task.cases(1))
+    cells = [new_code_cell(HEAD), new_code_cell(HOARDS.replace("CASES", str(num_cases)))]
+    nb = executed([*cells, check_cell("it", "checks.write_on(write_on)")], tmp_path, timeout=3)
+    assert mark(nb, "it") == 0, text_of(nb, "it")
+    assert "interrupted" in text_of(nb, "it")
+    assert [one for one in nb.metadata.attncourse["flags"] if "was interrupted" in one["words"]]
+
+
 RIGHT_PART = """def softargmax(scores):
     high = scores.amax(-1, keepdim=True)
     return torch.exp(scores - high) / torch.exp(scores - high).sum(-1, keepdim=True)"""

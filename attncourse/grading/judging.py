@@ -360,19 +360,23 @@ class Execute(preprocessors.Execute):
         nonce = secrets.token_hex()
         respond = "__import__('attncourse.probe.respond').probe.respond.respond"
         code = f"{respond}({nonce!r}, lambda: {answer})"
-        # An interrupt may come late, when what it was meant for has ended by itself.
+        asked = wire.request(task.calling, cases, instead)
+        # An interrupt may come late, when what it was meant for has ended by itself. But who has asked
+        # something could keep it for the next time, when it is not known how often that was asked.
         for _ in range(2):
             handed = [way.functions(case.inputs) for case in cases]
-            functions = self._functions(task, handed, instead)
-            asked = wire.request(task.calling, cases, instead)
-            text = self._ask(code, asked, nonce, Pipe(functions, len(cases)), times)
-            if self._stopped or text is not None or not self._interrupted:
+            pipe = Pipe(self._functions(task, handed, instead), len(cases))
+            text = self._ask(code, asked, nonce, pipe, times)
+            if self._stopped or text is not None or not self._interrupted or pipe.left < pipe.most:
                 break
             self._interrupted = False
         if self._stopped:
             raise Stopped(self._stopped)
         try:
-            answers = wire.reply(text, nonce, len(cases))
+            if text is None and self._interrupted:
+                answers = [Answer(failure=Failure("interrupted"))]
+            else:
+                answers = wire.reply(text, nonce, len(cases))
             if len(answers) < len(cases) and answers[-1].failure is None:
                 raise wire.Malformed("text is not the answers to all cases")
         except wire.Malformed:
