@@ -135,6 +135,36 @@ def test_rounding_is_far_from_what_is_told_of_with_each_of_many_seeds(name, monk
             assert result.passed, (name, result.message)
 
 
+@pytest.mark.parametrize("part", [5, 10, 15, 20, 25, 40, 1 / 10, 1 / 5, 1 / 4], ids=str)
+def test_which_margins_will_do_for_a_record_does_not_depend_on_the_draw(part):
+    """What passes at home is to pass in grading: home shows one draw, and grading has others."""
+
+    def say(loss, best, writing, low, high, bad):
+        level = loss[-(part if part > 1 else int(part * len(loss))) :].mean()
+        if level < low * best:
+            return "sees the next"
+        if level > high * best:
+            return "sees too little"
+        return "differs in writing" if writing > bad * best else "sound"
+
+    task = TASKS["run_fault"]
+    margins = [(0.95, 1.05, 1.05), (0.98, 1.05, 1.2), (0.9, 1.1, 1.1), (0.8, 1.3, 1.3), (0.7, 1.4, 1.6)]
+    too_narrow_or_too_wide = [(0.8, 1.3, 1.04), (0.8, 1.3, 1.75), (0.8, 1.55, 1.3), (0.65, 1.3, 1.3)]
+    for seed in range(40):
+        cases = task.cases(seed)
+        for found in margins:
+            for case in cases:
+                assert say(**case.inputs, **dict(zip(("low", "high", "bad"), found, strict=True))) == (
+                    task.reference(**case.inputs)
+                ), (seed, found, case.note)
+        for found in too_narrow_or_too_wide:
+            assert any(
+                say(**case.inputs, **dict(zip(("low", "high", "bad"), found, strict=True)))
+                != task.reference(**case.inputs)
+                for case in cases
+            ), (seed, found)
+
+
 def root(size):
     return torch.sqrt(torch.tensor(size))  # of float32, whatever it is to divide
 
