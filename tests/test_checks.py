@@ -11,7 +11,7 @@ import os
 import random
 import re
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from importlib import import_module, metadata
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -40,7 +40,7 @@ from attncourse.grading.answers import right_answers
 from attncourse.probe import wire
 from attncourse.probe.answer import Answer, Foreign, Misfit, bounded, plain
 from attncourse.probe.calling import Case, Way, handed_over, probe
-from attncourse.probe.program import Program
+from attncourse.probe.program import Program, trace
 from attncourse.probe.refusing import FUSED, given
 from attncourse.probe.your_model import Reader
 
@@ -639,6 +639,58 @@ def test_keys_are_hidden_whatever_the_other_scores_are(name):
     assert sources != spoilt
     for source in set(spoilt).difference(sources):
         assert not verdict(TASKS[name], compiled(source, name)).passed
+
+
+@pytest.mark.parametrize(
+    "name", ["MultiHeadAttention", "decoding_step", "encoder_layer", "grouped_attention", "todays_attention"]
+)
+def test_keys_are_hidden_although_their_scores_are_large(name):
+    """Where their scores are only made less, those that are large enough are seen."""
+    sources = {source_of(right, name) for right in right_answers(TASKS[name])}
+    none = r"(?:-\s*(?:math|torch)\.inf|float\(.-inf.\))"
+    less = {
+        re.sub(rf"torch\.where\((.+), (\w+), {none}\)", r"(\2 - 15.0 * ~(\1))", source)
+        if "where" in source
+        else re.sub(rf"\.masked_fill\((.+), {none}\)", r" - 15.0 * (\1)", source)
+        for source in sources
+    } - sources
+    assert less
+    for source in less:
+        for seed in range(1, 21):
+            assert not verdict(TASKS[name], compiled(source, name), (seed,), refusing=False).passed
+
+
+def test_what_the_first_of_many_layers_do_shows_in_the_end():
+    for seed in range(12):
+        (deep,) = (case for case in TASKS["encode_texts"].cases(seed) if "twelve" in case.note)
+        right = TASKS["encode_texts"].reference(**deep.inputs)
+        weights = deep.inputs["weights"]
+        layer, other = "encoder.layer.1.", "encoder.layer.11."
+        mixed = weights | {n: weights[n.replace(layer, other)] for n in weights if n.startswith(layer)}
+        found = TASKS["encode_texts"].reference(**deep.inputs | {"weights": mixed})
+        assert (found - right).abs().max() > 0.01
+
+
+def test_a_function_that_is_handed_over_takes_its_arguments_by_name_too():
+    program = trace(lambda query, key, mask=None: query - 2 * key)
+    x, y = torch.randn(2, 3)
+    assert torch.equal(program(x, key=y), x - 2 * y)
+    assert torch.equal(program(key=y, query=x), x - 2 * y)
+    for inputs, named in (((x,), {}), ((x, y), {"key": y}), ((x, y), {"other": y}), ((), {"query": x})):
+        with pytest.raises(RuntimeError, match="takes something else"):
+            program(*inputs, **named)
+
+
+def test_dictionaries_of_any_kind_and_numbers_of_numpys_are_plain():
+    given = {"a": (1, 2), "b": torch.ones(2)}
+    for kind in (OrderedDict, lambda found: defaultdict(int, found), Counter, dict):
+        found = plain(kind(given))
+        assert (type(found), str(found)) == (dict, str(given))
+    assert [(type(plain(n)), plain(n)) for n in map(np.array, (2, 0.5, True))] == [
+        (int, 2),
+        (float, 0.5),
+        (bool, True),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(4))

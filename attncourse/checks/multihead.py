@@ -1295,6 +1295,11 @@ def _class_cases(seed: int) -> list[Case]:
     masked_training = _class_inputs(normal, 6, 3, (2, 4, 6)) | {"mask": causal}
     low = _class_inputs(normal, 6, 2, (4, 6), dtype=torch.float64) | {"mask": causal}
     low["query"][..., 0], low["W_Q"][:, 0, 0], low["W_K"][:, 0, 0] = 2, 7, -7
+    tempting = _class_inputs(normal, 6, 2, (4, 6), (5, 6)) | {
+        "mask": (torch.arange(5) < 4).expand(4, 5).clone()
+    }
+    tempting["query"][..., 0], tempting["key"][..., 0] = 2, torch.tensor([0.0, 0, 0, 0, 0.9])
+    tempting["W_Q"][:, 0, 0], tempting["W_K"][:, 0, 0] = 7, 7
     return [
         case(6, 2, (4, 6), note="self-attention"),
         case(6, 2, (3, 6), (5, 6), note="cross-attention"),
@@ -1316,6 +1321,7 @@ def _class_cases(seed: int) -> list[Case]:
             "a step of training under a causal mask, of which the gradients are looked at",
         ),
         Case(low, "scores that are all far below zero"),
+        Case(tempting, "a hidden key with a large score"),
     ]
 
 

@@ -1125,6 +1125,8 @@ def _decoding_step_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     low = _step(normal, 3, 3, 2, dtype=torch.float64)
     low["query"][..., 0], low["key"][..., 0], low["key_cache"][..., 0] = 15, -15, -15
+    tempting = _step(normal, 2, 3, 2)
+    tempting["query"][..., 0], tempting["key"][..., 2, 0] = 8, 12
     return [
         Case(_step(normal, 5, 1), "one new position"),
         Case(_step(normal, 0, 1), "the first position"),
@@ -1134,6 +1136,7 @@ def _decoding_step_cases(seed: int) -> list[Case]:
         Case(_step(normal, 3, 2, 2, 3, dtype=torch.float64), "a batch and heads, in double precision"),
         Case(_step(normal, 4, 2, 2), "inputs that are not contiguous", contiguous=False),
         Case(low, "scores that are all far below zero"),
+        Case(tempting, "a later position with a large score"),
     ]
 
 

@@ -2006,6 +2006,7 @@ def _greedy_decode_cases(seed: int) -> list[Case]:
         case(9, 6, 12, "an end after six letters"),
         case(6, 5, 8, "a start that is written on the way", again=2),
         case(7, 3, 1, "a single letter"),
+        case(8, 16, 20, "an end after sixteen letters"),
     ]
 
 

@@ -238,6 +238,7 @@ def _unpatchify_cases(seed: int) -> list[Case]:
     return [
         Case(_patches(6, 4, patch_size=2, height=6, width=4)(normal), "a picture that is taller than wide"),
         Case(_patches(6, 12, patch_size=2, height=4, width=6)(normal), "three channels"),
+        Case(_patches(16, 4, patch_size=2, height=4, width=16)(normal), "as many patches as in a square"),
         Case(_patches(6, 18, patch_size=3, height=6, width=9)(normal), "patches of 3 x 3, two channels"),
         Case(_patches(3, 16, 4, patch_size=2, height=8, width=8)(normal), "a batch"),
         Case(

@@ -421,6 +421,10 @@ def _layer_cases(seed: int) -> list[Case]:
     low = _one_layer(3, 4, 6, mask=ragged, dtype=torch.float64)(normal)
     low["weights"]["attention.self.query.bias"] += 8
     low["weights"]["attention.self.key.bias"] -= 8
+    tempting = _one_layer(3, 4, 6, mask=ragged, dtype=torch.float64)(normal)
+    tempting["weights"]["attention.self.query.bias"] += 8
+    tempting["weights"]["attention.self.key.weight"][:, 0] = 1
+    tempting["x"][..., 0] = torch.where(ragged, 0.0, 3.6)
     return [
         Case(_one_layer(3, 4)(normal), "one text, two heads"),
         Case(
@@ -437,6 +441,7 @@ def _layer_cases(seed: int) -> list[Case]:
         Case(_one_layer(3, 4, times=1e-3)(normal), "numbers that are very small"),
         Case(_one_layer(2, 3, 4)(normal), "inputs that are not contiguous in memory", contiguous=False),
         Case(low, "scores that are all far below zero"),
+        Case(tempting, "padding with large scores"),
     ]
 
 
@@ -881,11 +886,17 @@ def _texts(
 def _encode_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     ragged = _first_tokens(4, 2, 3, num=4)
+    deep = _texts(3, layers=12, dtype=torch.float64)(normal)
+    for name, part in deep["weights"].items():
+        # Else all tokens become alike, and nobody sees any more what the first layers have done.
+        if name.startswith("encoder"):
+            usual = float(name.endswith("LayerNorm.weight"))
+            part.copy_(usual + 0.3 * (part - usual))
     return [
         Case(_texts(3, layers=1)(normal), "one text, one layer"),
         Case(_texts(4, layers=3)(normal), "one text, three layers"),
         Case(_texts(3, 4, layers=2, mask=ragged)(normal), "a batch with padding"),
-        Case(_texts(3, layers=12, dtype=torch.float64)(normal), "twelve layers, in float64"),
+        Case(deep, "twelve layers, in float64"),
         Case(_texts(2, 3, heads=3, dim=6, dtype=torch.float64)(normal), "three heads, in float64"),
         Case(_texts(2, 2, 3, layers=6)(normal), "a batch of batches, six layers"),
         Case(_texts(2, 1)(normal), "texts of a single token"),

@@ -482,6 +482,10 @@ def _grouped_cases(seed: int) -> list[Case]:
     window["mask"] = window["mask"] & ~causal_mask(5).tril(-2)
     low = _grouped(heads=4, queries=4, keys=4, dtype=torch.float64)(normal)
     low["query"][..., 0], low["key"][..., 0] = 14, -14
+    tempting = _grouped(heads=4, queries=4, keys=4)(normal)
+    tempting["mask"] = causal_mask(4)
+    # About 50: more would be infinitely much for who exponentiates first and multiplies by the mask then.
+    tempting["query"][..., 0], tempting["key"][..., 3, 0] = 8, 11
     return [
         Case(_grouped(heads=4, shared=2)(normal), "four heads, of which two share keys and values"),
         Case(_grouped(heads=6, shared=2, dim=4, value_dim=2)(normal), "six heads in two groups"),
@@ -495,6 +499,7 @@ def _grouped_cases(seed: int) -> list[Case]:
         Case(window, "a window of two positions"),
         Case(_grouped(heads=4)(normal), "tensors that are not contiguous in memory", contiguous=False),
         Case(low, "scores that are all far below zero"),
+        Case(tempting, "a hidden key with a large score"),
     ]
 
 
@@ -713,6 +718,8 @@ def _attending(
 
 def _attention_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
+    tempting = _attending(4, 8, heads=4, shared=2)(normal)
+    tempting["x"][3] *= 25
     return [
         Case(_attending(4, 8)(normal), "four positions, two heads that share keys and values"),
         Case(_attending(3, 8, heads=4, shared=2)(normal), "four heads in two groups"),
@@ -725,6 +732,7 @@ def _attention_cases(seed: int) -> list[Case]:
         Case(_attending(4, 4, 8, heads=4, shared=4, before=4)(normal), "as many of everything"),
         Case(_attending(1, 4)(normal), "a single position"),
         Case(_attending(3, 8, before=3)(normal), "an input that is not contiguous", contiguous=False),
+        Case(tempting, "a last position with large numbers"),
     ]
 
 

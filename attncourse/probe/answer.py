@@ -126,8 +126,12 @@ def plain(value: Any) -> Plain:
         return number if abs(number) < 2**63 else Foreign("a number with very many digits")
     if isinstance(value, float | np.floating):
         return float(value)
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
+        return plain(value[()])
     if isinstance(value, tuple):  # some have names for their parts, or are a tensor's shape
         value = tuple(value)
+    if isinstance(value, dict) and type(value) is not dict:  # some have an order, or a default
+        value = dict(dict.items(value))
     if type(value) in (tuple, list, dict) and len(value) > MOST_PARTS:
         return Foreign(f"a {type(value).__name__} of {len(value)}, far larger than asked for")
     if type(value) in (tuple, list):

@@ -49,14 +49,15 @@ class Program:
         self.steps = steps
         self.calls = 0
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
         self.calls += 1
         try:
-            return _run(self.steps, inputs)
+            return _run(self.steps, inputs, named)
         except TooLarge:
             raise
         except Exception:
-            came = ", ".join(map(_in_words, inputs)) or "nothing"
+            parts = [*map(_in_words, inputs), *(f"{name}={_in_words(part)}" for name, part in named.items())]
+            came = ", ".join(parts) or "nothing"
             raise RuntimeError(f"the function takes something else: {came} came") from None
 
     def anew(self) -> Program:
@@ -101,10 +102,10 @@ class Elsewhere(Program):
         self._call = call
         self._asked_for = asked_for
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
         self.calls += 1
         with torch.set_grad_enabled(self.has_derivatives and torch.is_grad_enabled()):
-            return self._call(*inputs)
+            return self._call(*inputs, **named)
 
     def hand_on(self) -> Named:
         """What stands for it where it is an argument of another function, which calls it elsewhere."""
@@ -127,17 +128,22 @@ class Own:
 
 
 @given  # what it does, the answer does not do
-def _run(steps: list[dict[str, Any]], inputs: tuple[Any, ...]) -> Any:
+def _run(steps: list[dict[str, Any]], inputs: tuple[Any, ...], named_inputs: dict[str, Any]) -> Any:
     known: dict[str, Any] = {}
-    left = list(inputs)
+    left, left_named = list(inputs), dict(named_inputs)
     for step in steps:
         kind, name, target = step["kind"], step["name"], step["target"]
         arguments = _value(tuple(step["arguments"]), known)
         named = {key: _value(part, known) for key, part in step["named"].items()}
         if kind == "input":
-            if not left and not arguments:
+            if left:
+                known[name] = left.pop(0)
+            elif target in left_named:
+                known[name] = left_named.pop(target)
+            elif arguments:
+                known[name] = arguments[0]
+            else:
                 raise TypeError("missing an argument")
-            known[name] = left.pop(0) if left else arguments[0]
         elif kind == "constant":
             known[name] = step["value"]
         elif kind == "function":
@@ -148,8 +154,8 @@ def _run(steps: list[dict[str, Any]], inputs: tuple[Any, ...]) -> Any:
         elif kind == "method":
             known[name] = getattr(arguments[0], target)(*arguments[1:], **named)
         else:
-            if left:
-                raise TypeError(f"{len(inputs)} arguments were given: too many")
+            if left or left_named:
+                raise TypeError("too many arguments were given")
             return arguments[0]
     return None
 
@@ -192,7 +198,7 @@ def trace(function: Callable) -> Program:
         step["arguments"] = tuple(map(_written, node.args))
         step["named"] = {key: _written(part) for key, part in node.kwargs.items()}
         if node.op == "placeholder":
-            step["kind"] = "input"
+            step |= {"kind": "input", "target": str(node.target)}
         elif node.op == "get_attr":
             step["kind"] = "constant"
             step["value"] = getattr(tracer.root, str(node.target)).detach().clone()
