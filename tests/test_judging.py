@@ -1463,7 +1463,11 @@ def test_a_function_elsewhere_calls_those_of_the_answer():
         came.append(x)
         return asked(Pipe({"g": lambda x: x + 10}), "g", x)
 
-    x, others = torch.arange(3.0), (torch.mul, lambda x, n: x - n)
+    class Times(torch.nn.Sequential):
+        def forward(self, x, n):
+            return super().forward(n * x)
+
+    x, others = torch.arange(3.0), (torch.mul, lambda x, n: x - n, Times(torch.nn.ReLU()))
     found = asked(Pipe({"f": function}), "f", shift, x, others=others)
     assert str(found) == str(function(lambda x: x + 10, x, others=others))
     assert [one.tolist() for one in came[:4]] == [x.tolist()] * 3 + [(x + 1).tolist()]

@@ -210,11 +210,11 @@ def _data(value: Any, own: list[Callable]) -> Any:
     found = plain(value)
     if not isinstance(found, Foreign):
         return found
-    if isinstance(value, Iterable):
-        return [_data(part, own) for part in islice(value, MOST_PARTS)]
-    if callable(value):
+    if callable(value):  # before all: layers in a row can be gone through, too
         own.append(value)
         return Own(len(own) - 1)
+    if isinstance(value, Iterable):
+        return [_data(part, own) for part in islice(value, MOST_PARTS)]
     return found
 
 

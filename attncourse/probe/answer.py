@@ -127,7 +127,7 @@ def plain(value: Any) -> Plain:
     if isinstance(value, float | np.floating):
         return float(value)
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
-        return plain(value[()])
+        return plain(np.ndarray.item(value))
     if isinstance(value, tuple):  # some have names for their parts, or are a tensor's shape
         value = tuple(value)
     if isinstance(value, dict) and type(value) is not dict:  # some have an order, or a default
