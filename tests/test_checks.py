@@ -130,9 +130,9 @@ def test_rounding_is_far_from_what_is_told_of_with_each_of_many_seeds(name, monk
         right.__name__: compiled(source_of(right, task.name), task.name) for right in right_answers(task)
     }
     for seed in range(2, 62):  # whose cases are made once, for all answers
-        for name, answer in answers.items():
+        for which, answer in answers.items():
             result = verdict(task, answer, (seed,), refusing=False)
-            assert result.passed, (name, result.message)
+            assert result.passed, (which, result.message)
 
 
 @pytest.mark.parametrize("part", [5, 10, 15, 20, 25, 40, 1 / 10, 1 / 5, 1 / 4], ids=str)
@@ -658,6 +658,43 @@ def test_keys_are_hidden_although_their_scores_are_large(name):
     for source in less:
         for seed in range(1, 6):
             assert not verdict(TASKS[name], compiled(source, name), (seed,), refusing=False).passed
+
+
+def merged_without_a_maximum(first, second):
+    a, b = (log_total.double().exp() for log_total, _ in (first, second))
+    output = (a * first[1] + b * second[1]) / torch.where(a + b > 0, a + b, 1.0)
+    return (a + b).log().to(first[0].dtype), output.to(first[1].dtype)
+
+
+def taken_for_a_square(patches, patch_size, height, width):
+    side = math.isqrt(patches.shape[-2])
+    if side**2 == patches.shape[-2]:
+        height = width = side * patch_size
+    return TASKS["unpatchify"].reference(patches, patch_size, height, width)
+
+
+def with_the_last_seven_letters(next_scores, start, end, max_length):
+    return TASKS["greedy_decode"].reference(lambda written: next_scores(written[-7:]), start, end, max_length)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("merge_outputs", merged_without_a_maximum),
+        ("unpatchify", taken_for_a_square),
+        ("greedy_decode", with_the_last_seven_letters),
+    ],
+)
+def test_what_is_wrong_for_large_or_long_inputs_only_is_wrong_with_every_draw(name, answer):
+    task = TASKS[name]
+    for seed in range(10):
+        assert not verdict(task, answer, (seed,), refusing=False).passed
+    cases = task.cases(1)
+    given, right = (probe(task.calling, one, cases, refusing=False) for one in (answer, task.reference))
+    wrong = [
+        case.note for case, *one in zip(cases, given, right, strict=True) if problem_with(task, case, *one)
+    ]
+    assert len(wrong) == 1
 
 
 def test_what_the_first_of_many_layers_do_shows_in_the_end():

@@ -1504,7 +1504,7 @@ def test_a_function_of_the_answers_gives_plain_data_and_no_end_of_it(monkeypatch
     monkeypatch.setattr("attncourse.grading.pipe.MOST_QUESTIONS", 20)
     pipe = Pipe({"f": lambda own: type(own(0)).__name__})
     assert asked(pipe, "f", lambda n: torch.ones(2)) == "Tensor"
-    for value in (torch.ones(3000, 3000), print, asked):
+    for value in (torch.ones(3000, 3000), torch.ones(2**15), print, asked):
         with pytest.raises(ValueError, match="too much"):
             asked(pipe, "f", lambda n, value=value: value)
     with pytest.raises(ValueError, match="more than"):

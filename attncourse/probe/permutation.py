@@ -64,7 +64,7 @@ class AskAboutLayer(Way):
         elsewhere = isinstance(layer, Elsewhere)
         functions = {"layer": layer} if elsewhere else self.functions(inputs)
         if elsewhere:
-            layer.has_derivatives = False
+            layer.has_derivatives = False  # as what is watched has none
         try:
             value = answer(functions["layer"], x)
         except IndexError:

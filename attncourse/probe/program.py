@@ -1,7 +1,8 @@
 """A function as plain data: its steps and its numbers, and nothing that says what it is.
 
 Layers, losses and the like that a task hands to an answer are written down by `trace`, on the judge's
-side. The answer gets a :class:`Program`, which can be called like the function.
+side. The answer gets a :class:`Program`, which can be called like the function; in grading, one that is
+computed :class:`Elsewhere`.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def _words(text: Any) -> str:
 
 
 def holds_function(value: Plain) -> bool:
-    """Functions go to a student's process, and never come from there."""
+    """Whether functions are named in it: they can be arguments of others, and never are what is given."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, tuple | list):
