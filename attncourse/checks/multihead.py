@@ -1298,7 +1298,7 @@ def _class_cases(seed: int) -> list[Case]:
     tempting = _class_inputs(normal, 6, 2, (4, 6), (5, 6)) | {
         "mask": (torch.arange(5) < 4).expand(4, 5).clone()
     }
-    tempting["query"][..., 0], tempting["key"][..., 0] = 2, torch.tensor([0.0, 0, 0, 0, 0.9])
+    tempting["query"][..., 0], tempting["key"][..., 0] = 2, torch.tensor([0.0, 0, 0, 0, 1.1])
     tempting["W_Q"][:, 0, 0], tempting["W_K"][:, 0, 0] = 7, 7
     return [
         case(6, 2, (4, 6), note="self-attention"),
