@@ -1849,6 +1849,18 @@ def test_an_empty_input_tells_nothing():
     assert "your query is empty" in " ".join(found.message.split()), found.message
 
 
+@pytest.mark.parametrize("sizes", [((4_000, 1), (1, 1), (1, 4_000)), ((1, 4_000), (1, 4_000), (1, 1))])
+def test_what_is_small_in_parts_and_large_together_is_not_multiplied(sizes):
+    """A value for each query, or features with features: much more than any of what came back."""
+
+    def telling(operator, query, key, value):
+        operator(query, key, value)
+        return tuple(torch.ones(*size, dtype=torch.float64) for size in sizes)
+
+    found = verdict(TASKS["telling_input"], telling)
+    assert "that is a very large input" in " ".join(found.message.split()), found.message
+
+
 def test_a_whole_number_that_is_asked_for_is_no_float():
     task = checks.cache_bytes.task
     found = verdict(task, lambda *sizes: float(task.reference(*sizes)), refusing=False)

@@ -1328,7 +1328,9 @@ def _no_input(value: Any) -> str | None:
         return "the shapes do not fit: a value for each key, and the same batch for all three"
     if query.shape[-1] != key.shape[-1]:
         return f"your queries have {query.shape[-1]} features and your keys {key.shape[-1]}"
-    if max(query.numel(), key.numel(), value.numel(), query.shape[:-1].numel() * key.shape[-2]) > 100_000:
+    # A wrong operator may have scores of features with features, and each query gets a value.
+    longest = max(*query.shape[-2:], *key.shape[-2:], *value.shape[-2:])
+    if query.shape[:-2].numel() * longest**2 > 1_000_000:
         return "that is a very large input; a smaller one will do"
     return None
 
