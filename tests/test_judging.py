@@ -29,6 +29,7 @@ import torch
 import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from IPython.core.inputtransformer2 import TransformerManager
 from jupyter_core.utils import ensure_event_loop
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
@@ -40,7 +41,7 @@ from attncourse import _require, checks
 from attncourse.checks.compare import problem_with
 from attncourse.checks.judge import judge
 from attncourse.checks.task import source_of
-from attncourse.grading import beside, judging, made, ordinary, repair, scopes, secret, submitted
+from attncourse.grading import beside, commands, judging, made, ordinary, repair, scopes, secret, submitted
 from attncourse.grading import scan as scanning
 from attncourse.grading.answers import right_answers
 from attncourse.grading.archives import delivered
@@ -2253,6 +2254,53 @@ def test_a_cell_of_empty_lines_is_read_at_once():
     assert [words.partition(":")[2] for _, words, _ in found.remarks] == [" it was not read"]
     found = scan(TASKS["softargmax"], "softargmax", cells[1:], ["import torch"])
     assert [one[:2] for one in found.remarks] == [("mine", "the code runs a file, which was not read")]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        # IPython goes round 500 times over the first three, a second for each; and in the others it looks for
+        # what is asked about from each sign to the end.
+        ";" * 98_000 + "?",
+        "%%time\n" + ";" * 50_000 + "??",
+        "import torch\n" + ";" * 20_000 + "?",
+        "a" * 20_000 + ";?",
+        "a." * 5000 + ";?",
+        "%%capture\n" + "*" * 20_000 + ";?",
+        "a = 1\n" + "a**" * 6000 + ";?",
+    ],
+)
+def test_what_ipython_would_read_for_minutes_is_not_read_to_its_end(cell):
+    rounds = []
+    with pytest.MonkeyPatch.context() as patch:
+        once = commands._Reader.do_one_token_transform
+        patch.setattr(
+            commands._Reader,
+            "do_one_token_transform",
+            lambda self, lines: rounds.append(sum(map(len, lines))) or once(self, lines),
+        )
+        found = scan(TASKS["softargmax"], "softargmax", [("own", cell)], ["import torch"])
+    assert [words.partition(":")[2] for _, words, _ in found.remarks] == [" it was not read"]
+    assert sum(rounds) < 10**6
+    scanning.forget()
+
+
+def test_what_is_asked_of_ipython_beside_code_hides_none():
+    asked = "?\n".join(["torch.softmax", "%matplotlib", "a.b", "print"]) + "??\n"
+    cell = f"{asked}def softargmax(s):\n    return torch.softmax(s, -1)"
+    found = scan(TASKS["softargmax"], "softargmax", [("softargmax", cell)], ["import torch"])
+    assert found.calls, found
+
+
+@given(st.text(alphabet="%!?/,;= \t\n\x0bx", max_size=40))
+def test_a_cell_is_read_as_ipython_reads_it(source):
+    try:
+        whole = TransformerManager().transform_cell(source)
+    except Exception:
+        whole = source
+    plain = commands._plain(source)
+    assert plain in (None, whole)
+    assert plain is not None or "?" in source
 
 
 @given(st.text(alphabet="%!?/,;= \t\n\x0bx", max_size=40))

@@ -73,6 +73,8 @@ SCALE = wrongs(
     after: the scale is applied to the weights, after the softargmax
         The weights of a row no longer sum to 1. The scale changes how sharp the weights are, so it must act
         before they are made.
+    two: the scores are divided by 2, however many features there are
+        2 is the square root of 4. A query need not have four features.
     whole: the square root is rounded to a whole number
         `//` divides and rounds down, and so does `int`. The square root of the number of features need not
         be a whole number.
@@ -262,6 +264,8 @@ def scaled(scores: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: str
             return scores / math.sqrt(query.shape[0])
         case "multiplied":
             return scores * math.sqrt(dim)
+        case "two":
+            return scores / 2
         case "whole":
             return scores / int(math.sqrt(dim))
     return scores / math.sqrt(dim)

@@ -45,11 +45,12 @@ def _attention_case(
     note: str,
     dtype: torch.dtype = torch.float32,
     value_dim: int = 3,
+    key_dim: int = 4,
     **how: Any,
 ) -> Case:
     inputs = {
-        "query": normal(*batch, queries, 4, dtype=dtype),
-        "key": normal(*batch, keys, 4, dtype=dtype),
+        "query": normal(*batch, queries, key_dim, dtype=dtype),
+        "key": normal(*batch, keys, key_dim, dtype=dtype),
         "value": normal(*batch, keys, value_dim, dtype=dtype),
         "mask": mask,
     }
@@ -243,11 +244,17 @@ def _padding(normal: Normal, batch: int, keys: int) -> Tensor:
 
 
 def _padded_case(
-    normal: Normal, batch: int, queries: int, keys: int, note: str, dtype: torch.dtype = torch.float32
+    normal: Normal,
+    batch: int,
+    queries: int,
+    keys: int,
+    note: str,
+    dtype: torch.dtype = torch.float32,
+    key_dim: int = 4,
 ) -> Case:
     inputs = {
-        "query": normal(batch, queries, 4, dtype=dtype),
-        "key": normal(batch, keys, 4, dtype=dtype),
+        "query": normal(batch, queries, key_dim, dtype=dtype),
+        "key": normal(batch, keys, key_dim, dtype=dtype),
         "value": normal(batch, keys, 3, dtype=dtype),
         "padding": _padding(normal, batch, keys),
     }
@@ -271,12 +278,12 @@ def _mended_attention_cases(seed: int) -> list[Case]:
     front = _padded_case(normal, 2, 2, 6, "padding in front")
     front.inputs["padding"] = front.inputs["padding"].flip(-1)
     return [
-        _padded_case(normal, 3, 2, 5, "three sequences"),
+        _padded_case(normal, 3, 2, 5, "three sequences", key_dim=6),
         _padded_case(normal, 4, 4, 4, "as many of everything"),
         none,
         low,
         tempting,
-        _padded_case(normal, 1, 3, 5, "a batch of one"),
+        _padded_case(normal, 1, 3, 5, "a batch of one", key_dim=3),
         front,
     ]
 
@@ -344,7 +351,7 @@ mended_attention = Task(
 )
 
 _SIMILARITY = only(SIMILARITY, "cosine", "negated", "T", "t")
-_SCALE = only(SCALE, "none", "dim", "value dim", "num keys", "multiplied", "after")
+_SCALE = only(SCALE, "none", "dim", "two", "value dim", "num keys", "multiplied", "after")
 
 
 @mended_attention.made_of(
@@ -656,6 +663,9 @@ local_mask = Task(
         other without abs: the distance is not made positive, so that the past is never cut off
             A difference that is far below zero is smaller than any radius. What makes a difference a
             distance?
+        either: one of two conditions is enough, so that every position is seen
+            A key is near if it is not too far to the left and not too far to the right. Which of the two
+            may fail?
         without itself: a query does not see its own position
             Its distance to itself is 0, which is not more than any radius.
         """,
@@ -706,6 +716,7 @@ def any_local(num_queries, num_keys, radius, *, sides="both", edge="", aligned="
         "future": to_right & (ahead >= 0),
         "without abs": to_left,
         "other without abs": to_right,
+        "either": to_left | to_right,
         "without itself": to_left & to_right & (ahead != 0),
     }.get(sides, to_left & to_right)
     return in_form(mask, form)
@@ -1055,7 +1066,7 @@ def _masked_attention_cases(seed: int) -> list[Case]:
     )
     high.inputs["query"][:, 0], high.inputs["key"][:, 0] = 800, 800
     return [
-        _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "no empty row"),
+        _attention_case(normal, (), 3, 5, _random_mask(normal, 3, 5), "no empty row", key_dim=6),
         _attention_case(normal, (), 4, 4, empty, "an empty row"),
         _attention_case(normal, (2,), 4, 4, empty, "a batch, and an empty row in each part", torch.float64),
         _attention_case(
@@ -1065,7 +1076,7 @@ def _masked_attention_cases(seed: int) -> list[Case]:
         low,
         high,
         _attention_case(normal, (), 2, 3, torch.zeros(2, 3, dtype=torch.bool), "nothing may be seen"),
-        _attention_case(normal, (1,), 3, 4, masking.padding_mask([2], 4), "a batch of one"),
+        _attention_case(normal, (1,), 3, 4, masking.padding_mask([2], 4), "a batch of one", key_dim=3),
         _attention_case(normal, (2, 3), 4, 4, empty, "two batch dimensions, and an empty row in each part"),
     ]
 

@@ -828,17 +828,24 @@ def _chunked_attention(query: Tensor, key: Tensor, value: Tensor, chunk_size: in
 def _chunked_attention_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
 
-    def case(queries: int, keys: int, chunk_size: int, note: str, *batch: int, **how: Any) -> Case:
-        dtype = how.pop("dtype", torch.float32)
+    def case(
+        queries: int,
+        keys: int,
+        chunk_size: int,
+        note: str,
+        *batch: int,
+        dtype: torch.dtype = torch.float32,
+        key_dim: int = 4,
+    ) -> Case:
         inputs: dict[str, Any] = {
-            "query": normal(*batch, queries, 4, dtype=dtype),
-            "key": normal(*batch, keys, 4, dtype=dtype),
+            "query": normal(*batch, queries, key_dim, dtype=dtype),
+            "key": normal(*batch, keys, key_dim, dtype=dtype),
             "value": normal(*batch, keys, 3, dtype=dtype),
             "chunk_size": chunk_size,
         }
         # Scores rise from chunk to chunk for one query and fall for another.
         inputs["key"][..., 0] += torch.linspace(-3, 3, keys, dtype=dtype)
-        return Case(inputs, note, **how)
+        return Case(inputs, note)
 
     # Whatever a row is relative to that is not its own largest score so far, some exponential overflows
     # or all of them are 0: from chunk to chunk the scores of the rows rise and fall by 80 and by 160.
@@ -851,13 +858,13 @@ def _chunked_attention_cases(seed: int) -> list[Case]:
     below.inputs["key"][:, 0] -= 200.0
 
     return [
-        case(5, 12, 4, "three whole chunks"),
+        case(5, 12, 4, "three whole chunks", key_dim=6),
         case(5, 11, 4, "a last chunk that is shorter"),
         case(24, 40, 8, "many chunks"),
         case(4, 6, 1, "chunks of one key"),
         case(3, 5, 16, "one chunk that is larger than all"),
         case(1, 9, 4, "one query, in a batch of one", 1),
-        case(6, 20, 8, "a batch, in double precision", 2, dtype=torch.float64),
+        case(6, 20, 8, "a batch, in double precision", 2, dtype=torch.float64, key_dim=3),
         case(6, 18, 4, "two batch dimensions", 2, 3),
         hundreds,
         below,
@@ -925,7 +932,7 @@ chunked_attention = Task(
 
 _CHUNK_SCALE = {
     name: Wrong(wrong.label, f"This is about what happens within a chunk. {wrong.hint}", wrong.read)
-    for name, wrong in only(SCALE, "none", "dim", "value dim", "multiplied").items()
+    for name, wrong in only(SCALE, "none", "dim", "two", "value dim", "multiplied").items()
 }
 
 
@@ -1114,10 +1121,15 @@ def _decoding_step(
 
 
 def _step(
-    normal: Normal, cached: int, new: int, *batch: int, dtype: torch.dtype = torch.float32
+    normal: Normal,
+    cached: int,
+    new: int,
+    *batch: int,
+    dtype: torch.dtype = torch.float32,
+    key_dim: int = 4,
 ) -> dict[str, Tensor]:
-    shapes = {"query": (new, 4), "key": (new, 4), "value": (new, 3)}
-    shapes |= {"key_cache": (cached, 4), "value_cache": (cached, 3)}
+    shapes = {"query": (new, key_dim), "key": (new, key_dim), "value": (new, 3)}
+    shapes |= {"key_cache": (cached, key_dim), "value_cache": (cached, 3)}
     return {name: normal(*batch, *shape, dtype=dtype) for name, shape in shapes.items()}
 
 
@@ -1128,11 +1140,11 @@ def _decoding_step_cases(seed: int) -> list[Case]:
     tempting = _step(normal, 2, 3, 2)
     tempting["query"][..., 0], tempting["key"][..., 2, 0] = 8, 12
     return [
-        Case(_step(normal, 5, 1), "one new position"),
+        Case(_step(normal, 5, 1, key_dim=6), "one new position"),
         Case(_step(normal, 0, 1), "the first position"),
         Case(_step(normal, 0, 3), "a prompt of three positions"),
         Case(_step(normal, 4, 3), "three new positions"),
-        Case(_step(normal, 3, 1, 2), "heads"),
+        Case(_step(normal, 3, 1, 2, key_dim=3), "heads"),
         Case(_step(normal, 3, 2, 2, 3, dtype=torch.float64), "a batch and heads, in double precision"),
         Case(_step(normal, 4, 2, 2), "inputs that are not contiguous", contiguous=False),
         Case(low, "scores that are all far below zero"),
@@ -1228,7 +1240,7 @@ decoding_step = Task(
 
 
 @decoding_step.made_of(
-    scale=only(SCALE, "none", "dim", "value dim", "num keys", "multiplied", "after"),
+    scale=only(SCALE, "none", "dim", "two", "value dim", "num keys", "multiplied", "after"),
     seen={
         "cache only": Wrong(
             "the new positions do not see themselves",

@@ -265,6 +265,9 @@ class Collection:
                 # A zip that carries a student's name is that student's, whatever names and times stand in it.
                 if found := self.roster.find(names):
                     return Sender(names, (level,) * len(names)), found, level
+        if who.doubt:
+            raise LookupError(who.doubt)
+        if self.roster is not None:
             found = self.roster.find(who.names, who.number)
             if found is None:
                 raise LookupError(

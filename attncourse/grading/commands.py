@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 from IPython.core import magics
 from IPython.core.alias import default_aliases
-from IPython.core.inputtransformer2 import TransformerManager
+from IPython.core.inputtransformer2 import (
+    TRANSFORM_LOOP_LIMIT,
+    EscapedCommand,
+    HelpEnd,
+    MagicAssign,
+    SystemAssign,
+    TransformerManager,
+)
 
 # Of these what follows is Python, which is read as such; so is what a setting is to be.
 TIMING = {"time", "timeit", "prun"}
@@ -35,17 +42,66 @@ _WRAPPING = re.compile(r"\s*%%(time|timeit|prun|capture)(?: ([^\n]*))?(?:\n|$)")
 _OPTIONS = re.compile(r"\s*(-([nrp] *\d+|[tcqo]+|-no-raise-error)(\s+|$))*")
 
 
-@functools.lru_cache(maxsize=500)
+# IPython reads a whole cell anew for each command of its own in it: with hundreds that takes minutes.
+MOST_MAGICS = 50
+MOST_MAGICS_TIMES_CHARACTERS = 250_000
+# What a `?` asks about is looked for from each sign of what stands before it to the end.
+MOST_ASKED_ABOUT = 300
+
+
+class _TooMuch(Exception):
+    pass
+
+
+class _Question(HelpEnd):
+    def transform(self, lines: list[str]) -> list[str]:
+        if sum(map(len, lines[self.start_line : self.q_line + 1])) > MOST_ASKED_ABOUT:
+            raise _TooMuch
+        return super().transform(lines)
+
+
+class _Reader(TransformerManager):
+    """IPython's reading of a cell, with an end: its own goes round 500 times over what does not change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token_transformers = [MagicAssign, SystemAssign, EscapedCommand, _Question]
+
+    def do_token_transforms(self, lines: list[str]) -> list[str]:
+        characters = sum(map(len, lines))
+        for number in range(TRANSFORM_LOOP_LIMIT):
+            changed, lines = self.do_one_token_transform(lines)
+            if not changed:
+                return lines
+            if number >= MOST_MAGICS or number * characters > MOST_MAGICS_TIMES_CHARACTERS:
+                raise _TooMuch
+        raise SyntaxError
+
+
 def plain_python(source: str) -> str:
     """A cell without IPython's own ways of writing; as it is where IPython stumbles over it."""
+    plain = _plain(source)
+    return source if plain is None else plain
+
+
+def takes_too_long(source: str) -> bool:
+    """Whether a cell is not read to its end, since IPython would take minutes for that."""
+    return _plain(with_sign(source)) is None
+
+
+@functools.lru_cache(maxsize=500)
+def _plain(source: str) -> str | None:
     if wrapping := _WRAPPING.match(source):
         name, line = wrapping.groups("")
         # What stands beside the command runs, too, or gets a value.
         plain = re.fullmatch(r"[\w -]*", line) if name == "capture" else _OPTIONS.fullmatch(line)
-        first = "\n" if plain else plain_python(f"%{name} {line}")
-        return first + plain_python(with_sign(source[wrapping.end() :]))
+        first = "\n" if plain else _plain(f"%{name} {line}")
+        rest = _plain(with_sign(source[wrapping.end() :]))
+        return None if first is None or rest is None else first + rest
     try:
-        return TransformerManager().transform_cell(source)
+        return _Reader().transform_cell(source)
+    except _TooMuch:
+        return None
     except Exception:
         return source
 
@@ -117,4 +173,4 @@ def _is_python(code: str) -> bool:
 
 def forget() -> None:
     """Forget what was read: the next notebook has other cells."""
-    plain_python.cache_clear()
+    _plain.cache_clear()

@@ -21,6 +21,7 @@ BRIGHTSPACE = re.compile(
     re.IGNORECASE,
 )
 TIMES = ("%b %d, %Y %I%M %p", "%B %d, %Y %I%M %p")
+MOODLES = re.compile(r"_(\d+)_assignsubmission_(?:file|onlinetext)(?=_|$)")
 # Moodle's grading worksheet.
 WORKSHEET_TIMES = ("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%Y-%m-%d %H:%M:%S")
 # What a browser adds to a name that is taken, and Canvas to a file that is handed in again.
@@ -51,6 +52,8 @@ class Sender:
         Whether the platform says that it was late.
     around : tuple of tuple of str
         The names of each folder and zip around the one that the platform has named.
+    doubt : str
+        Why the name does not say who handed in, though a platform's signs stand in it; continues the name.
     """
 
     names: tuple[str, ...]
@@ -60,14 +63,18 @@ class Sender:
     time: datetime.datetime | None = None
     late: bool = False
     around: tuple[tuple[str, ...], ...] = ()
+    doubt: str = ""
 
 
 def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
     """Who handed in the file with this path."""
     # From the outside: what stands inside of a zip that was handed in, whoever handed it in has named.
-    # So it is with the end of a name: Moodle's signs may stand there, too, behind what another has put first.
     around: tuple[tuple[str, ...], ...] = ()
     for place, part in enumerate(parts):
+        if len(numbers := _numbers(part)) > 1:
+            several = f"{', '.join(numbers)}, which stand in its name as platforms put them"
+            doubt = f"may be of any of the numbers {several}: put it into a folder of the student's name"
+            return Sender((), (), around=around, doubt=doubt)
         if found := BRIGHTSPACE.match(part):
             time = read_time(found["time"], TIMES)
             return Sender((found["name"],), (place,), found["key"], "brightspace", time, around=around)
@@ -81,6 +88,16 @@ def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
     of_each = (*around[:-1], (stem,) if stem else ())
     levels = tuple(level for level, names in enumerate(of_each) for _ in names)
     return Sender(tuple(itertools.chain(*of_each)), levels)
+
+
+def _numbers(part: str) -> list[str]:
+    """What number a name says, by the signs of all platforms; several if a student had a hand in it.
+
+    What Canvas and Brightspace put first, a name that somebody has chosen on Moodle may begin with; what
+    Moodle puts behind that, the name of a file that was handed in to the others may end with.
+    """
+    first = [found["key"] for pattern in (BRIGHTSPACE, CANVAS) if (found := pattern.match(part))]
+    return sorted({*first, *MOODLES.findall(part)})
 
 
 def _names(folder: str, units: Collection[str]) -> tuple[str, ...]:

@@ -387,11 +387,9 @@ _MEANING = re.compile(r"[=(]|\b(def|class|import|for|with)\b")
 # Statements that do nothing at once, and expressions that need not do what stands in them.
 PASSED = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Nonlocal)
 MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# IPython reads a whole cell anew for each command of its own in it: with hundreds that takes minutes.
+# What may be a command of IPython's.
 # No pattern goes beyond a line: from each of many empty ones it would go to the end of all.
 _MAGICS = re.compile(r"^[^\S\n]*[%!?/,;]|\?[^\S\n]*$|=[^\S\n]*[%!]", re.MULTILINE)
-MOST_MAGICS = 50
-MOST_MAGICS_TIMES_CHARACTERS = 250_000
 MOST_CHARACTERS = 100_000
 # Of all own cells: what Python makes of a character while it reads takes hundreds of bytes.
 MOST_CHARACTERS_OF_ALL = 300_000
@@ -410,7 +408,11 @@ def is_too_much(source: str) -> bool:
         return True
     # IPython's lines end at more signs than a pattern's.
     magics = sum(map(len, map(_MAGICS.findall, source.splitlines())))
-    return magics > MOST_MAGICS or magics * len(source) > MOST_MAGICS_TIMES_CHARACTERS
+    return (
+        magics > commands.MOST_MAGICS
+        or magics * len(source) > commands.MOST_MAGICS_TIMES_CHARACTERS
+        or commands.takes_too_long(source)
+    )
 
 
 @functools.lru_cache(maxsize=500)
