@@ -1861,6 +1861,44 @@ def test_what_is_small_in_parts_and_large_together_is_not_multiplied(sizes):
     assert "that is a very large input" in " ".join(found.message.split()), found.message
 
 
+def test_a_number_may_have_been_computed_in_single_precision():
+    """The terms may be much larger than their sum: what are their last digits are not its last."""
+
+    def term_by_term(weights, asked, value_std):
+        variance = value_std**2
+        return variance * (weights**2).sum() + variance - 2 * variance * weights[asked]
+
+    for seed in range(600):
+        assert verdict(TASKS["predicted_loss"], term_by_term, (seed,)).passed, seed
+
+
+@pytest.mark.parametrize(
+    "name", ["mended_attention", "masked_attention", "chunked_attention", "decoding_step"]
+)
+def test_no_scale_is_taken_that_is_right_for_four_features_alone(name):
+    sizes = {case.inputs["query"].shape[-1] for case in TASKS[name].cases(5)}
+    for scale in (lambda size: 2, lambda size: size / 2, lambda size: int(size**0.5), math.log2):
+        assert any(abs(scale(size) - size**0.5) > 0.1 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("name", "always"),
+    [("colliding", None), ("what_heads_find", "lost"), ("which_slip", "counts"), ("symmetry", False)],
+)
+def test_what_always_says_the_same_is_not_taken_for_two_mistakes(name, always):
+    assert len(verdict(TASKS[name], lambda *given: always).mistakes) < 2
+
+
+@pytest.mark.parametrize("name", ["rotary", "sinusoidal_encoding", "grouped_attention", "encoder_layer"])
+def test_what_is_no_number_anywhere_is_not_taken_for_two_mistakes(name):
+    task = TASKS[name]
+
+    def nothing(*given):
+        return task.reference(*given) * torch.nan
+
+    assert len(verdict(task, nothing, refusing=False).mistakes) < 2
+
+
 def test_a_whole_number_that_is_asked_for_is_no_float():
     task = checks.cache_bytes.task
     found = verdict(task, lambda *sizes: float(task.reference(*sizes)), refusing=False)

@@ -418,6 +418,17 @@ def test_one_students_units_in_one_folder_are_no_class(course):
     assert all(doubts("a", "a", "a"))
 
 
+def test_a_folder_that_may_be_either_of_two_students_is_neithers(course, capsys):
+    """Ada's as GitHub Classroom calls it, or that of somebody whose own name begins with the unit's."""
+    students = b"id,last_name,first_name,email\nada,A,A,a@x.org\nsums-ada,B,B,b@x.org\ncarl,C,C,c@x.org\n"
+    for name in ("sums-ada", "sums-carl"):
+        (course / "all" / name).mkdir(parents=True)
+        write(course / f"all/{name}/sums.ipynb", notebook(mark=name))
+    told = collect(capsys, course / "all", "--roster", write(course / "three.csv", students), expect=1)
+    assert "may be sums-ada or ada's" in " ".join(told.split())
+    assert there(course) == {"carl": notebook(mark="sums-carl")}
+
+
 def test_folders_of_the_courses_own_are_no_class_in_one_folder(course, capsys):
     for name in ("ada", "bo", "cy"):
         folder = course / f"all/submitted/{name}/sums"

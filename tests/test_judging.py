@@ -2285,6 +2285,12 @@ def test_what_ipython_would_read_for_minutes_is_not_read_to_its_end(cell):
     scanning.forget()
 
 
+def test_an_enormous_number_beside_a_command_is_read():
+    cell = "get_ipython().run_line_magic(0x" + "f" * 5000 + ", 'x')"
+    found = scan(TASKS["softargmax"], "softargmax", [("own", cell)], ["import torch"])
+    assert [place for place, *_ in found.remarks] == ["own"]
+
+
 def test_what_is_asked_of_ipython_beside_code_hides_none():
     asked = "?\n".join(["torch.softmax", "%matplotlib", "a.b", "print"]) + "??\n"
     cell = f"{asked}def softargmax(s):\n    return torch.softmax(s, -1)"

@@ -87,7 +87,8 @@ def recognise(
     singles = [one for one in task.single_mistakes if fits_there(one)]
     # Numbers that follow from an input that was spoilt can look like two mistakes, and are none.
     spoilt = any(answer.modified for answer in given)
-    for there in (singles, () if spoilt else filter(fits_there, task.pairs)):
+    constant = _always_the_same(given)
+    for there in (singles, () if spoilt or constant else filter(fits_there, task.pairs)):
         fitting = [mistake for mistake in there if fits(mistake)]
         if fitting:
             shared = _shared(fitting)
@@ -99,7 +100,7 @@ def recognise(
         right = task.known(task.reference, ordered[0])
         if _tells(given[0].value) and not coincide(given[0], right):
             return Recognised(singles[0].wrongs, everywhere=False)
-    if spoilt:
+    if spoilt or constant:
         return None
     if task.compare is not None:
         return _misses_the_same(task, ordered, given)
@@ -229,6 +230,14 @@ def _acts_in(task: Task, mistake: Mistake, cases: Sequence[Case], given: Sequenc
     return tuple(places)
 
 
+def _always_the_same(given: Sequence[Answer]) -> bool:
+    """Whether one word, yes or no, or nothing came back in all cases: there are too many reasons for that."""
+    values = [answer.value for answer in given if answer.failure is None]
+    return len(values) == len(given) > 1 and all(
+        value is None or (isinstance(value, str | bool) and value == values[0]) for value in values
+    )
+
+
 def _tells(value: Plain) -> bool:
     """Whether two answers hardly agree in this value by chance.
 
@@ -253,7 +262,7 @@ def _tells_much(value: Plain) -> bool:
         return any(map(_tells_much, value)) or (len(value) > 3 and all(type(one) is int for one in value))
     if type(value) is int:
         return abs(value) > 9
-    return _tells(value) or (isinstance(value, Tensor) and value.numel() > 8)
+    return _tells(value) or (isinstance(value, Tensor) and int(value.isfinite().sum()) > 8)
 
 
 def _shared(fitting: Sequence[Mistake]) -> Recognised | None:

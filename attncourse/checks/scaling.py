@@ -858,17 +858,17 @@ def _chunked_attention_cases(seed: int) -> list[Case]:
     below.inputs["key"][:, 0] -= 200.0
 
     return [
-        case(5, 12, 4, "three whole chunks", key_dim=6),
+        case(5, 12, 4, "three whole chunks"),
         case(5, 11, 4, "a last chunk that is shorter"),
-        case(24, 40, 8, "many chunks"),
+        case(24, 40, 8, "many chunks", key_dim=6),
         case(4, 6, 1, "chunks of one key"),
         case(3, 5, 16, "one chunk that is larger than all"),
         case(1, 9, 4, "one query, in a batch of one", 1),
-        case(6, 20, 8, "a batch, in double precision", 2, dtype=torch.float64, key_dim=3),
+        case(6, 20, 8, "a batch, in double precision", 2, dtype=torch.float64),
         case(6, 18, 4, "two batch dimensions", 2, 3),
         hundreds,
         below,
-        case(20, 18, 2, "small chunks, and many of them", 2, 3),
+        case(20, 18, 2, "small chunks, and many of them", 2, 3, key_dim=5),
     ]
 
 

@@ -263,7 +263,7 @@ class Collection:
         if self.roster is not None:
             for level, names in enumerate(who.around):
                 # A zip that carries a student's name is that student's, whatever names and times stand in it.
-                if found := self.roster.find(names):
+                if found := self._of_folder(names):
                     return Sender(names, (level,) * len(names)), found, level
         if who.doubt:
             raise LookupError(who.doubt)
@@ -289,6 +289,14 @@ class Collection:
         if unfit := unfit_for_a_name(plain):
             raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")
         return who, Person(as_known(spelled(plain), self.there)), who.levels[-1 if who.platform else 0]
+
+    def _of_folder(self, names: Sequence[str]) -> Person | None:
+        """The student whom one of the names fits that a folder may say; LookupError if it is one each."""
+        assert self.roster is not None
+        fitting = {found.id: found for name in names if (found := self.roster.find((name,)))}
+        if len(fitting) > 1:
+            raise LookupError(f"may be {' or '.join(fitting)}'s, by the name of its folder: rename that")
+        return next(iter(fitting.values()), None)
 
     def _is(self, name: str, person: Person) -> bool:
         assert self.roster is not None

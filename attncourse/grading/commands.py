@@ -159,7 +159,8 @@ def code_of(call: ast.Call) -> str:
 
 def _words(call: ast.Call) -> tuple[str, str]:
     """The name of a command and what stands behind it; what is computed stands there as its sign."""
-    first, rest, *_ = [*(str(getattr(part, "value", "{")) for part in call.args), "", ""]
+    values = (getattr(part, "value", None) for part in call.args)
+    first, rest, *_ = [*(value if isinstance(value, str) else "{" for value in values), "", ""]
     return first, rest
 
 

@@ -51,7 +51,7 @@ class Sender:
     late : bool
         Whether the platform says that it was late.
     around : tuple of tuple of str
-        The names of each folder and zip around the one that the platform has named.
+        The names of each folder and zip around the one that the platform has named, or else around the file.
     doubt : str
         Why the name does not say who handed in, though a platform's signs stand in it; continues the name.
     """
@@ -87,7 +87,7 @@ def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
     stem = _without_units(re.sub(r" ?\(\d+\)$", "", parts[-1].rpartition(".")[0]), units)
     of_each = (*around[:-1], (stem,) if stem else ())
     levels = tuple(level for level, names in enumerate(of_each) for _ in names)
-    return Sender(tuple(itertools.chain(*of_each)), levels)
+    return Sender(tuple(itertools.chain(*of_each)), levels, around=around[:-1])
 
 
 def _numbers(part: str) -> list[str]:
