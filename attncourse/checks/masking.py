@@ -1078,6 +1078,15 @@ def _masked_attention_cases(seed: int) -> list[Case]:
         _attention_case(normal, (), 2, 3, torch.zeros(2, 3, dtype=torch.bool), "nothing may be seen"),
         _attention_case(normal, (1,), 3, 4, masking.padding_mask([2], 4), "a batch of one", key_dim=3),
         _attention_case(normal, (2, 3), 4, 4, empty, "two batch dimensions, and an empty row in each part"),
+        _attention_case(
+            normal,
+            (2,),
+            3,
+            4,
+            torch.stack([_random_mask(normal, 3, 4), ~empty[:3]]),
+            "a mask for each sequence",
+        ),
+        _attention_case(normal, (2,), 3, 5, _random_mask(normal, 1, 5)[0], "a mask of the keys alone"),
     ]
 
 
