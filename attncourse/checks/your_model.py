@@ -672,13 +672,15 @@ def _todays_attention(x: Tensor, weights: Weights, cache: Cache | None) -> tuple
     return merge_heads(_grouped_attention(query, key, value, mask)) @ weights["W_O"], (key, value)
 
 
-def _attention_shapes(dim: int, heads: int, shared: int) -> dict[str, tuple[int, ...]]:
-    head_dim = dim // heads
+def _attention_shapes(
+    dim: int, heads: int, shared: int, head_dim: int | None = None
+) -> dict[str, tuple[int, ...]]:
+    head_dim = head_dim or dim // heads
     return {
         "W_Q": (heads, dim, head_dim),
         "W_K": (shared, dim, head_dim),
         "W_V": (shared, dim, head_dim),
-        "W_O": (dim, dim),
+        "W_O": (heads * head_dim, dim),
     }
 
 
@@ -703,14 +705,20 @@ def _kept(
 
 
 def _attending(
-    *shape: int, heads: int = 2, shared: int = 1, before: int = 0, dtype: torch.dtype = torch.float32
+    *shape: int,
+    heads: int = 2,
+    shared: int = 1,
+    before: int = 0,
+    head_dim: int | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> laws.Draw:
     def drawn(normal: Normal) -> Inputs:
         *batch, _, dim = shape
-        weights = _learned(normal, _attention_shapes(dim, heads, shared), dtype)
+        size = head_dim or dim // heads
+        weights = _learned(normal, _attention_shapes(dim, heads, shared, size), dtype)
         # Sharp enough that one sees where somebody looks.
         weights["W_Q"] = 2 * weights["W_Q"]
-        kept = _kept(normal, *batch, shared=shared, num=before, head_dim=dim // heads, dtype=dtype)
+        kept = _kept(normal, *batch, shared=shared, num=before, head_dim=size, dtype=dtype)
         return {"x": normal(*shape, dtype=dtype), "weights": weights, "cache": kept}
 
     return drawn
@@ -725,7 +733,10 @@ def _attention_cases(seed: int) -> list[Case]:
         Case(_attending(3, 8, heads=4, shared=2)(normal), "four heads in two groups"),
         Case(_attending(3, 6, heads=3, shared=3)(normal), "every head has its own keys and values"),
         Case(_attending(1, 8, before=3)(normal), "a new position after three in the cache"),
-        Case(_attending(3, 8, heads=4, shared=2, before=2)(normal), "three new ones after two in the cache"),
+        Case(
+            _attending(3, 8, heads=4, shared=2, before=2, head_dim=6)(normal),
+            "three new ones after two in the cache, and heads that have more features in all than x",
+        ),
         Case(_attending(2, 8, heads=4, shared=2, before=5)(normal), "two new ones after five in the cache"),
         Case(_attending(2, 4, 8)(normal), "a batch"),
         Case(_attending(2, 3, 2, 8, before=2, dtype=torch.float64)(normal), "batches, a cache, in float64"),
