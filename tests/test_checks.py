@@ -1861,15 +1861,24 @@ def test_what_is_small_in_parts_and_large_together_is_not_multiplied(sizes):
     assert "that is a very large input" in " ".join(found.message.split()), found.message
 
 
-def test_a_number_may_have_been_computed_in_single_precision():
+def _loss_term_by_term(weights, asked, value_std):
+    variance = value_std**2
+    return variance * (weights**2).sum() + variance - 2 * variance * weights[asked]
+
+
+def _error_term_by_term(height, partner):
+    others = (height.sum(1, keepdim=True) - height) / (height.shape[1] - 1)
+    guess, target = (height + others) / 2, (height + height[:, partner]) / 2
+    return (guess**2 - 2 * guess * target + target**2).mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [("predicted_loss", _loss_term_by_term), ("blind_error", _error_term_by_term)]
+)
+def test_a_number_may_have_been_computed_in_single_precision(name, answer):
     """The terms may be much larger than their sum: what are their last digits are not its last."""
-
-    def term_by_term(weights, asked, value_std):
-        variance = value_std**2
-        return variance * (weights**2).sum() + variance - 2 * variance * weights[asked]
-
     for seed in range(600):
-        assert verdict(TASKS["predicted_loss"], term_by_term, (seed,)).passed, seed
+        assert verdict(TASKS[name], answer, (seed,)).passed, seed
 
 
 @pytest.mark.parametrize(

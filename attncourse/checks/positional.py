@@ -1773,9 +1773,12 @@ def _blind_error_cases(seed: int) -> list[Case]:
         height = 13 + 7 * normal(num, length, **how)
         return Case({"height": height, "partner": _partners(length, kind)}, note)
 
+    # Of heights that are nearly the same, squares of single precision leave an error of their last digits.
+    single = case(1, 4, "neighbours", "one sequence")
+    single.inputs["height"][:, ::2] += 50
     return [
         case(50, 6, "neighbours", "neighbours are partners"),
-        case(1, 4, "neighbours", "one sequence"),
+        single,
         case(20, 8, "halves", "partners half a sequence apart"),
         case(9, 4, "mirror", "the first with the last"),
         case(30, 10, "mirror", "double precision", dtype=torch.float64),
