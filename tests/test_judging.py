@@ -1286,15 +1286,28 @@ def test_what_cannot_be_parsed_is_told(first):
     assert not scan(TASKS["attention"], "good", [("own", f"{first}def good(:")]).remarks
 
 
-@pytest.mark.slow
-def test_what_cannot_be_walked_is_told(tmp_path, monkeypatch):
-    def too_deep(*_):
-        raise RecursionError
+def _too_deep(*_):
+    raise RecursionError
 
-    monkeypatch.setattr(judging, "scan", too_deep)
-    nb = executed([new_code_cell(HEAD), check_cell("mine", "checks.attention(torch.matmul)")], tmp_path)
-    (remark,) = nb.metadata.attncourse["flags"]
-    assert repair.told([remark]) == ["mine: what stands above is nested too deeply: it was not read"]
+
+def _without_end(*_):
+    while True:
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reading", "words"), [(_too_deep, "is nested too deeply"), (_without_end, "takes too long to read")]
+)
+def test_what_cannot_be_read_is_told_and_the_rest_is_graded(tmp_path, monkeypatch, reading, words):
+    monkeypatch.setattr(judging, "scan", reading)
+    monkeypatch.setattr(judging, "MOST_SECONDS_READING", 1)
+    checking = "checks.attention(torch.matmul)"
+    nb = executed(
+        [new_code_cell(HEAD), check_cell("mine", checking), check_cell("other", checking)], tmp_path
+    )
+    told = repair.told(nb.metadata.attncourse["flags"])
+    assert told == [f"mine: what stands above {words}: it was not read; the like is in other"]
 
 
 def test_what_a_given_function_needs_is_not_counted():

@@ -32,6 +32,7 @@ from attncourse.checks.judge import judge
 from attncourse.checks.task import registry
 from attncourse.checks.verdict import Passage, Words
 from attncourse.grading import beside, made, secret
+from attncourse.grading.alarm import TooLong, at_most
 from attncourse.grading.harmless import LONGEST_REMARK, one_line, several_lines
 from attncourse.grading.job import NotGraded
 from attncourse.grading.kernels import KernelManager
@@ -48,6 +49,7 @@ MOST_LISTS = 2**21  # and dictionaries in one message, each of which takes 30 ti
 LONGEST_LINE = 2000  # characters of a line of an error message
 LONGEST_NAME = 100  # of its class
 MOST_NAMED = 5  # names in a remark
+MOST_SECONDS_READING = 60  # all code of a notebook: what somebody has written takes one or two
 # What a cell gives a meaning, as its lines begin.
 _GIVEN = re.compile(r"^(?:(?:def|class) +(\w+)|(\w+)\s*(?::[^=\n]+)?=[^=])", re.MULTILINE)
 MOST_LINES = 60  # of a traceback
@@ -114,6 +116,7 @@ class Execute(preprocessors.Execute):
         self._begun = self._computed = 0.0
         self._slow = 1.0
         self._interrupted = self._left = False
+        self._left_to_read = float(MOST_SECONDS_READING)
         folder = Path(resources["metadata"]["path"])
         self._digest = handed_in(nb, folder)
         self._beside = beside.modules(folder)
@@ -413,11 +416,15 @@ class Execute(preprocessors.Execute):
             if not is_locked(cell)
         ]
         locked = [cell.source for cell in above if is_locked(cell)]
+        begun = monotonic()
         try:
-            found = scan(task, answer, own, locked, self._beside)
-        except RecursionError:
-            words = "what stands above is nested too deeply: it was not read"
+            with at_most(self._left_to_read):
+                found = scan(task, answer, own, locked, self._beside)
+        except (RecursionError, TooLong) as error:
+            why = "takes too long to read" if isinstance(error, TooLong) else "is nested too deeply"
+            words = f"what stands above {why}: it was not read"
             found = Findings(remarks=[Remark(name, words, words)])
+        self._left_to_read -= monotonic() - begun
         for remark in found.remarks:
             flag(self.nb, *remark)
         if verdict.passed and found.calls:
