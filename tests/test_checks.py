@@ -1908,6 +1908,14 @@ def test_what_is_no_number_anywhere_is_not_taken_for_two_mistakes(name):
     assert len(verdict(task, nothing, refusing=False).mistakes) < 2
 
 
+def test_weights_of_two_dtypes_are_wrong_and_not_too_much_to_judge():
+    def heads_to_torch(*weights):
+        rows, mixing = (part for part in TASKS["heads_to_torch"].reference(*weights))
+        return rows * 2, mixing.double() * 2
+
+    assert not verdict(TASKS["heads_to_torch"], heads_to_torch, refusing=False).passed
+
+
 def test_a_whole_number_that_is_asked_for_is_no_float():
     task = checks.cache_bytes.task
     found = verdict(task, lambda *sizes: float(task.reference(*sizes)), refusing=False)

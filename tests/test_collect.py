@@ -785,6 +785,48 @@ def test_who_takes_anothers_name_replaces_nothing_where_the_roster_has_no_number
     assert there(course) == {}
 
 
+@pytest.mark.parametrize("numbered", [None, False, True])
+@pytest.mark.parametrize("together", [True, False])
+def test_nor_in_another_delivery(course, capsys, numbered, together):
+    """As when a group is downloaded after another, or who handed in late."""
+    rows = {
+        False: b"First name,Last name,Email address\nAnn,Good,a@x.org\nBo,B,b@x.org\n",
+        True: b"Identifier,Full name,Email address\nParticipant 101,Ann Good,a@x.org\n"
+        b"Participant 104,Bo B,b@x.org\n",
+    }
+    roster = [] if numbered is None else ["--roster", write(course / "roster.csv", rows[numbered])]
+    zips = [
+        write(
+            course / f"{number}.zip",
+            archive({f"Ann Good_{number}_assignsubmission_file_/sums.ipynb": content}),
+        )
+        for number, content in ((101, notebook(mark="Ann's")), (104, notebook(mark="not Ann's")))
+    ]
+    if together:
+        out = collect(capsys, *zips, *roster, expect=1)
+    else:
+        collect(capsys, zips[0], *roster)
+        out = collect(capsys, zips[1], *roster, expect=1)
+    told = "by its number" if numbered else "knows by several numbers"
+    assert " ".join(out.split()).count(told) == (2 if together and not numbered else 1)
+    assert list(there(course).values()) == ([] if together and not numbered else [notebook(mark="Ann's")])
+    if not together:
+        assert "already" in collect(capsys, zips[0], *roster)
+
+
+def test_what_lies_beside_a_notebook_of_the_unit_is_not_taken_for_it(course, capsys):
+    scratch = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1")])).encode()
+    folder = "Ann Good_101_assignsubmission_file_"
+    files = {f"{folder}/sums.ipynb": notebook(), f"{folder}/zcratch-9.ipynb": scratch}
+    times = {f"{folder}/zcratch-9.ipynb": (2026, 3, 2, 10, 0, 0)}
+    collect(capsys, write(course / "a.zip", archive(files, times)), "--unit", UNIT)
+    assert list(there(course).values()) == [notebook()]
+    late = archive({f"{folder}/zcratch.ipynb": scratch}, {f"{folder}/zcratch.ipynb": (2026, 3, 3, 10, 0, 0)})
+    out = collect(capsys, write(course / "b.zip", late), "--unit", UNIT)
+    assert "not copied: it has no cell of sums, and another one is there" in " ".join(out.split())
+    assert list(there(course).values()) == [notebook()]
+
+
 def test_a_list_that_a_spreadsheet_has_saved_is_read_or_a_sentence(course, capsys):
     first = folder_of(course / "first", {"zoë/sums.ipynb": "1"})
     collect(capsys, first)

@@ -1601,14 +1601,14 @@ def _only_third(number: int) -> Law:
 def _same_mixing(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
     x = torch.eye(4)
     words = "with the identity matrix as x yours gives {yours} at {place}, and x @ W_O gives {expected}"
-    return laws.is_not(x @ value[1].T, x @ inputs["W_O"], words)
+    return laws.is_not(x @ value[1].T.float(), x @ inputs["W_O"], words)
 
 
 def _heads_one_below_the_other(inputs: Inputs, value: tuple[Tensor, ...]) -> str | None:
     words = "yours makes {yours} as feature {place}, and ours is {expected}"
     x = torch.tensor([1.0, 2.0, 3.0, 4.0])
     for head, rows in enumerate((value[0][:2], value[0][2:4])):
-        wrong = laws.is_not(rows @ x, x @ inputs["W_Q"][head], words)
+        wrong = laws.is_not(rows.float() @ x, x @ inputs["W_Q"][head], words)
         if wrong is not None:
             return f"for x = (1, 2, 3, 4) and head {head} {wrong}"
     return None

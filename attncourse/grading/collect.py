@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections import Counter
@@ -21,7 +22,7 @@ from attncourse.grading.course import Course
 from attncourse.grading.grader import Grader
 from attncourse.grading.harmless import csv_cell, one_line
 from attncourse.grading.job import Graded, Job, NotGraded
-from attncourse.grading.platforms import Sender, attempt, read_time, sender
+from attncourse.grading.platforms import Sender, attempt, numbers_in, read_time, sender
 from attncourse.grading.roster import Person, Roster
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import as_known, digest, spelled, unfit_for_a_name
@@ -71,6 +72,7 @@ class Notebook:
     person: Person | None
     level: int | None  # how far in the name stands
     reason: str = ""  # why it is nobody's
+    fits: bool = True  # whether it has cells of the unit
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,12 @@ class Attempt:
     kept: Path
     sender: Sender
     handed_in: datetime.datetime | None  # in UTC, where somebody knows
+    fits: bool = True  # whether it has cells of the unit: else it is something that lay beside
 
     @property
-    def order(self) -> tuple[datetime.datetime, int]:
+    def order(self) -> tuple[bool, datetime.datetime, int]:
         """By the platform's time, or else the file's; then by the number in the name."""
-        return (self.sender.time or self.found.time, attempt(self.found.parts[-1]))
+        return (self.fits, self.sender.time or self.found.time, attempt(self.found.parts[-1]))
 
     @property
     def taken(self) -> Taken:
@@ -138,6 +141,9 @@ class Collection:
         self.attempts: dict[tuple[str, str], list[Attempt]] = {}
         self.unmatched: list[str] = []
         self.others: list[str] = []  # of another unit, or no notebooks
+        # By what numbers the platform knows who handed in what, in this run and before.
+        self.numbers: dict[tuple[str, str], set[str]] = {}
+        self.several: set[tuple[str, str]] = set()
         self.list = Path(course.folders.root, LIST)
         # Without a roster, a student who is there already is called as the folder.
         self.there = {path.name for path in course.submitted.glob("*")}
@@ -169,6 +175,7 @@ class Collection:
             unit = unit_of(found.content, self.cells, self.course.limits.most_values)
         except NotGraded as reason:
             unit, words = None, str(reason)
+        fits = unit is not None
         if unit is None and self.certain:
             unit = self.units[0]  # grading says what is wrong with it
         if unit is None:
@@ -181,7 +188,7 @@ class Collection:
             found = replace(found, content=b"")
             who = sender(found.parts, self.cells)
             try:
-                return [Notebook(unit, found, sha256, kept, *self._person(who))]
+                return [Notebook(unit, found, sha256, kept, *self._person(who), fits=fits)]
             except LookupError as reason:
                 level = len(who.around) if who.platform else None
                 return [Notebook(unit, found, sha256, kept, who, None, level, str(reason))]
@@ -190,14 +197,40 @@ class Collection:
     def _add(self, notebooks: Sequence[Notebook]) -> None:
         """Take the notebooks of one delivery, each as somebody's."""
         for one, doubt in zip(notebooks, self._doubts(notebooks), strict=True):
+            if one.person is not None and not doubt:
+                doubt = self._several_numbers(one.person, one.unit, one.sender.number)
             if one.person is None or doubt:
                 self.unmatched.append(f"{one.found.place} {one.reason or doubt}")
                 one.kept.unlink()
                 continue
             handed_in = self._handed_in(one.found, one.sender, one.person)
-            self._keep(
-                Attempt(one.person.id, one.unit, one.found, one.sha256, one.kept, one.sender, handed_in)
-            )
+            given = one.person.id, one.unit, one.found, one.sha256, one.kept, one.sender
+            self._keep(Attempt(*given, handed_in, one.fits))
+
+    def _several_numbers(self, person: Person, unit: str, number: str) -> str:
+        """Why it is not certain who handed in, where the name came with another number in another delivery.
+
+        What of that has been brought in this run is nobody's, either.
+        """
+        if not number or number in person.numbers:
+            return ""
+        whose = person.id, unit
+        if whose not in self.numbers:
+            before = self._before().get((csv_cell(person.id), unit))
+            places = re.split(": |/", before.source) if before else ()
+            self.numbers[whose] = {one for place in places for one in numbers_in(place)}
+        words = f"is of {person.id}, whom the platform knows by several numbers: give {self._better()}"
+        if self.numbers[whose] and number not in self.numbers[whose]:
+            self.several.add(whose)
+            earlier = self.attempts.pop(whose, [])
+            self.unmatched += [f"{one.found.place} {words}" for one in earlier]
+            for one in earlier:
+                one.kept.unlink(missing_ok=True)
+        self.numbers[whose].add(number)
+        return words if whose in self.several else ""
+
+    def _better(self) -> str:
+        return "a roster" if self.roster is None else "a roster with its numbers"
 
     def _doubts(self, notebooks: Sequence[Notebook]) -> Iterator[str]:
         """Why each is not certain to be whose it seems, beside the others of its delivery; empty if it is.
@@ -218,8 +251,8 @@ class Collection:
             if one.person is None:
                 yield ""
             elif numbers[one.person.id, one.unit] > 1:
-                better = "a roster" if self.roster is None else "a roster with its numbers"
-                yield f"is of {one.person.id}, whom the platform knows by several numbers: give {better}"
+                several = "whom the platform knows by several numbers"
+                yield f"is of {one.person.id}, {several}: give {self._better()}"
             elif (
                 # A platform's folder holds a class: without a roster nothing else tells it from a student's.
                 (bool(platform) and (level > len(outer) or (level > 0 and students < A_CLASS)))
@@ -345,6 +378,8 @@ class Collection:
                 return (
                     "not copied: another one lies there, which collect did not bring; delete it to take this"
                 )
+            if not one.fits:
+                return f"not copied: it has no cell of {one.unit}, and another one is there"
             if before.time > one.taken.time:
                 return "not copied: a newer one is there"
             words = _NEWER

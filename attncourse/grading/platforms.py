@@ -71,7 +71,7 @@ def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
     # From the outside: what stands inside of a zip that was handed in, whoever handed it in has named.
     around: tuple[tuple[str, ...], ...] = ()
     for place, part in enumerate(parts):
-        if len(numbers := _numbers(part)) > 1:
+        if len(numbers := numbers_in(part)) > 1:
             several = f"{', '.join(numbers)}, which stand in its name as platforms put them"
             doubt = f"may be of any of the numbers {several}: put it into a folder of the student's name"
             return Sender((), (), around=around, doubt=doubt)
@@ -90,7 +90,7 @@ def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
     return Sender(tuple(itertools.chain(*of_each)), levels, around=around[:-1])
 
 
-def _numbers(part: str) -> list[str]:
+def numbers_in(part: str) -> list[str]:
     """What number a name says, by the signs of all platforms; several if a student had a hand in it.
 
     What Canvas and Brightspace put first, a name that somebody has chosen on Moodle may begin with; what
