@@ -1300,7 +1300,8 @@ def _without_end(*_):
     ("reading", "words"), [(_too_deep, "is nested too deeply"), (_without_end, "takes too long to read")]
 )
 def test_what_cannot_be_read_is_told_and_the_rest_is_graded(tmp_path, monkeypatch, reading, words):
-    monkeypatch.setattr(judging, "scan", reading)
+    begun = []
+    monkeypatch.setattr(judging, "scan", lambda *code: begun.append(code) or reading())
     monkeypatch.setattr(judging, "MOST_SECONDS_READING", 1)
     checking = "checks.attention(torch.matmul)"
     nb = executed(
@@ -1308,6 +1309,8 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_graded(tmp_path, monkeypatc
     )
     told = repair.told(nb.metadata.attncourse["flags"])
     assert told == [f"mine: what stands above {words}: it was not read; the like is in other"]
+    # What has taken all the time there is leaves none to the checks below.
+    assert len(begun) == (1 if reading is _without_end else 2)
 
 
 def test_what_a_given_function_needs_is_not_counted():

@@ -214,7 +214,7 @@ def _number_difference(value: Plain, expected: float, exact_dtype: bool) -> Prob
         )
         return None if math.isnan(expected) else Problem("NaN", words)
     # A count is right or wrong; another number may have passed through single precision.
-    relative, absolute = (0.0, 0.0) if isinstance(expected, int) else (1e-4, 1e-6)
+    relative, absolute = (0.0, 0.0) if isinstance(expected, int) else (1e-5, 1e-6)
     if isinstance(value, int) and isinstance(expected, int):  # as floats, large ones are equal that are not
         is_right = value == expected
     else:

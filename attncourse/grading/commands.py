@@ -7,14 +7,7 @@ from collections.abc import Iterator
 
 from IPython.core import magics
 from IPython.core.alias import default_aliases
-from IPython.core.inputtransformer2 import (
-    TRANSFORM_LOOP_LIMIT,
-    EscapedCommand,
-    HelpEnd,
-    MagicAssign,
-    SystemAssign,
-    TransformerManager,
-)
+from IPython.core.inputtransformer2 import HelpEnd, TransformerManager
 
 # Of these what follows is Python, which is read as such; so is what a setting is to be.
 TIMING = {"time", "timeit", "prun"}
@@ -65,17 +58,18 @@ class _Reader(TransformerManager):
 
     def __init__(self) -> None:
         super().__init__()
-        self.token_transformers = [MagicAssign, SystemAssign, EscapedCommand, _Question]
+        self.token_transformers = [_Question if one is HelpEnd else one for one in self.token_transformers]
 
     def do_token_transforms(self, lines: list[str]) -> list[str]:
         characters = sum(map(len, lines))
-        for number in range(TRANSFORM_LOOP_LIMIT):
+        number = 0
+        while True:
             changed, lines = self.do_one_token_transform(lines)
             if not changed:
                 return lines
             if number >= MOST_MAGICS or number * characters > MOST_MAGICS_TIMES_CHARACTERS:
                 raise _TooMuch
-        raise SyntaxError
+            number += 1
 
 
 def plain_python(source: str) -> str:
