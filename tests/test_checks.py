@@ -1908,6 +1908,26 @@ def test_what_is_no_number_anywhere_is_not_taken_for_two_mistakes(name):
     assert len(verdict(task, nothing, refusing=False).mistakes) < 2
 
 
+def test_a_mask_for_each_sequence_is_more_than_its_first_row():
+    def masked_attention(query, key, value, mask):
+        if mask.dim() == 3:
+            mask = mask[:, :1]
+        return TASKS["masked_attention"].stand_in(query, key, value, mask)
+
+    assert not verdict(TASKS["masked_attention"], masked_attention, (5,), refusing=False).passed
+
+
+def test_the_features_of_a_head_are_not_those_of_x_divided_by_the_heads():
+    right = TASKS["todays_attention"].stand_in
+
+    def todays_attention(x, weights, cache):
+        heads, dim, head_dim = weights["W_Q"].shape
+        scale = math.sqrt(head_dim / (dim // heads))
+        return right(x, weights | {"W_Q": weights["W_Q"] * scale}, cache)
+
+    assert not verdict(TASKS["todays_attention"], todays_attention, (5,), refusing=False).passed
+
+
 def test_weights_of_two_dtypes_are_wrong_and_not_too_much_to_judge():
     def heads_to_torch(*weights):
         rows, mixing = (part for part in TASKS["heads_to_torch"].reference(*weights))
