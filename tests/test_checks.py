@@ -1158,6 +1158,9 @@ NEAR_RULES = [
     ("colliding", "for s in range(num_positions)", "for s in (0, num_positions - 2)"),
     ("which_slip", "(changed - whole)[:-1]", "(changed - whole)[:-2]"),
     ("which_slip", "(steps - whole).abs().max() < 0.01", "(steps - whole).abs().max() < 0.015"),
+    ("which_slip", "steps[tokens == token]", "steps[tokens == token][:2]"),
+    ("explain_orders", "max(right) < 0.2", "max(right) < 2 / kept.shape[1]"),
+    ("chance_of_best", "range(num_right, num_pairs + 1)", "range(max(num_right, 1), num_pairs + 1)"),
 ]
 
 

@@ -2069,6 +2069,8 @@ explain_run = Task(
             The mean of the last quarter says where the run has come.
         whole: the mean of the whole loss is looked at
             It holds the beginning, too, where nothing was learned yet. Where does the last quarter begin?
+        half: the mean of the last half is looked at
+            A run may still be on its way then. Asked for is the last quarter.
         first: the first quarter is looked at instead of the last
             At the beginning no run has learned anything. Where does the last quarter begin?
         """,
@@ -2108,8 +2110,8 @@ explain_run = Task(
             Any two positions may be confused. Compare every position with every other.
         first sequence: confused positions are looked for in the first sequence only
             Some two positions of *a* sequence: it may be any of them.
-        all sequences: two positions must be confused in every sequence
-            It is enough that they are confused in one of them.
+        all sequences: two positions that are confused in one of the sequences only are not found
+            One sequence is enough, whichever it is, and what the others say does not matter then.
         forgotten: confused positions are never looked for
             A network may be told something and not all: some positions get the same number. And the loss
             may be low all the same.
@@ -2145,6 +2147,7 @@ def any_explained(loss, blind, alike, *, ending="", threshold="", same="", confu
         "last": loss[-1],
         "least": loss.min(),
         "whole": loss.mean(),
+        "half": loss[-2 * quarter :].mean(),
         "first": loss[:quarter].mean(),
     }.get(ending, loss[-quarter:].mean())
     used = bool(end < {"blind": blind, "absolute": 1.0}.get(threshold, blind / 2))

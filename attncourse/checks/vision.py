@@ -1372,9 +1372,14 @@ def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
     """Scores of forty pictures as they are and with patches mixed, of models that do this or that."""
     normal = normal_source(seed)
     draws = Draws(seed, "choices")
-    num, classes = 40, 10
+    num = 40
 
-    def scores(share: float, labels: Tensor) -> Tensor:
+    def drawn_labels() -> tuple[Tensor, int]:
+        """The right classes, of so many that twice the chance of guessing right is a fifth, or is not."""
+        classes = draws.whole(5, 14)
+        return draws.randint(0, classes, (num,)), classes
+
+    def scores(share: float, labels: Tensor, classes: int) -> Tensor:
         """So large a share is right: the highest score stands at the label, and elsewhere at the next."""
         found = normal(num, classes).clamp(-2.0, 2.0)
         wrong = draws.randperm(num)[: round((1 - share) * num)]
@@ -1384,41 +1389,42 @@ def _orders_records(seed: int) -> dict[str, dict[str, Any]]:
         return found
 
     def record(name: str) -> dict[str, Any]:
-        labels = draws.randint(0, classes, (num,))
-        kept = (20_000 if name == "large" else 0) + scores(SHARES.get(name, 0.9), labels)
+        labels, classes = drawn_labels()
+        so_many_right = lambda share: scores(share, labels, classes)
+        kept = (20_000 if name == "large" else 0) + so_many_right(SHARES.get(name, 0.9))
         mixed = {
             "blind": lambda: kept + 1e-6 * normal(num, classes),
             "blind but for one": lambda: kept + 1e-6 * normal(num, classes),
             "faintly told": lambda: kept + 1e-2 * normal(num, classes).clamp(-3.0, 3.0),
-            "copes": lambda: scores(0.65, labels),
+            "copes": lambda: so_many_right(0.65),
             "less sure": lambda: 0.5 * kept,
-            "half": lambda: scores(0.375, labels),
-            "hardly": lambda: scores(0.075, labels),
-            "wants": lambda: scores(0.8, labels),
-            "guesses": lambda: scores(0.15, labels),
-            "low": lambda: scores(0.4, labels),
-            "chance when mixed": lambda: scores(0.1, labels),
-            "a little worse": lambda: scores(0.75, labels),
+            "half": lambda: so_many_right(0.375),
+            "hardly": lambda: so_many_right(0.075),
+            "wants": lambda: so_many_right(0.8),
+            "guesses": lambda: so_many_right(0.15),
+            "low": lambda: so_many_right(0.4),
+            "chance when mixed": lambda: so_many_right(0.1),
+            "a little worse": lambda: so_many_right(0.75),
             "blind guess": lambda: kept + 1e-6 * normal(num, classes),
-            "loses what it had": lambda: scores(0.05, labels),
+            "loses what it had": lambda: so_many_right(0.05),
             "higher": lambda: kept + 0.5,
             "one by a little": lambda: torch.cat([kept[:-1], kept[-1:] + 0.003]),
             "large": lambda: kept + 0.01,
             "lower": lambda: kept - 0.5,
             "one lower by a little": lambda: torch.cat([kept[:1] - 0.000115, kept[1:]]),
             "rounded more": lambda: kept + 2e-5 * normal(num, classes).clamp(-3.5, 3.5),
-        }.get(name, lambda: scores(0.4, labels))()
+        }.get(name, lambda: so_many_right(0.4))()
         if name == "blind but for one":
             mixed[-1] = mixed[-1].roll(3)
         if name == "as often right, of others":
-            mixed = scores(0.9, labels)
+            mixed = so_many_right(0.9)
         return {"kept": kept, "mixed": mixed, "labels": labels}
 
     def counted(least: int, most: int, more: int) -> dict[str, Any]:
         """From `least` to `most` of forty are right as they are, and so many more with mixed patches."""
         right = draws.whole(least, most)
-        labels = draws.randint(0, classes, (num,))
-        kept, mixed = scores(right / num, labels), scores((right + more) / num, labels)
+        labels, classes = drawn_labels()
+        kept, mixed = (scores(each / num, labels, classes) for each in (right, right + more))
         return {"kept": kept, "mixed": mixed, "labels": labels}
 
     return {
@@ -1555,6 +1561,8 @@ explain_orders = Task(
             A few pictures more or less are chance. Ask for a difference of 0.2.
         a tenth: only shares below a tenth are called guessing
             Asked for is less than a fifth.
+        twice chance: shares below twice what guessing gives are called guessing, however many classes
+            Asked for is less than a fifth, for any number of classes.
         ratio: shares are divided instead of subtracted
             Asked for is a difference of 0.2 at least.
         """,
@@ -1578,7 +1586,8 @@ def any_explained(kept, mixed, labels, *, same="", right="", asked=""):
     first, second = share(kept), share(mixed)
     if right == "agreement":
         first, second = 1.0, (kept.argmax(-1) == mixed.argmax(-1)).double().mean().item()
-    low = [part < (0.1 if asked == "a tenth" else 0.2) for part in (first, second)]
+    below = {"a tenth": 0.1, "twice chance": 2 / kept.shape[-1]}.get(asked, 0.2)
+    low = [part < below for part in (first, second)]
     if asked != "no guessing" and (any(low) if asked == "either guesses" else all(low)):
         return "guesses"
     least = 1e-9 if asked == "any difference" else 0.2

@@ -1879,7 +1879,8 @@ def _chance_cases(seed: int) -> list[Case]:
         Case(_tossed(draw(3, 5), 6, 1), "a single head"),
         Case(_tossed(pairs - draw(0, 2), pairs, draw(12, 144)), "some pairs and heads"),
         Case(_tossed(draw(7, 9), 12, draw(2, 4)), "few heads"),
-        Case(_tossed(0, draw(2, 9), draw(2, 9)), "no pair needs to be right"),
+        # So few that a head without any right pair is not rare.
+        Case(_tossed(0, draw(2, 3), draw(1, 3)), "no pair needs to be right"),
         Case(_tossed(20, 30, 72), "thirty pairs"),
         Case(_tossed(draw(18, 22), draw(28, 34), draw(50, 900)), "hundreds of heads"),
     ]
@@ -1921,6 +1922,8 @@ chance_of_best = Task(
             So many, or more.
         fewer: so many right pairs or fewer are counted
             So many, or more.
+        not none: that no pair is right is left out where it counts, too
+            Where none needs to be right, none is enough. Where does a `range` begin?
         without all: that all pairs are right is left out
             So many, or more, up to all of them. Where does a `range` end?
         in this order: it is not counted in how many ways so many pairs can be right
@@ -1954,6 +1957,7 @@ def any_chance(num_right, num_pairs, num_heads, *, counted="", best="", mixed=""
     numbers = {
         "exactly": [num_right],
         "more": range(num_right + 1, num_pairs + 1),
+        "not none": range(max(num_right, 1), num_pairs + 1),
         "without all": range(num_right, num_pairs),
         "fewer": range(num_right + 1),
     }.get(counted, range(num_right, num_pairs + 1))

@@ -2239,7 +2239,7 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
         length = draws.whole(7, 10)
         # Each token comes more than once: with the same one behind it, or with another.
         tokens = draws.randint(0, 3, (length,))
-        tokens[[0, 3]], tokens[[1, 5]], tokens[2] = 0, 1, 2
+        tokens[[0, 3, -1]], tokens[[1, 5]], tokens[2] = 0, 1, 2
         whole, by_token = 3 * normal(length, 4), 3 * normal(3, 4)
         changed = torch.cat([whole[:-1], 3 * normal(1, 4)])
         same = (3 * normal(1, 4)).expand(length, 4).clone()
@@ -2285,6 +2285,9 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
                 case "forgets at one token":
                     known = tokens[:, None] == tokens[0]
                     steps = torch.where(known, by_token[0], 3 * normal(length, 4))
+                case "forgets but the third of a token":
+                    third = (tokens == 0) & ((tokens == 0).cumsum(0) > 2)
+                    steps = torch.where(third[:, None], 3 * normal(length, 4), by_token[tokens])
                 case "steps":
                     steps = torch.cat([whole[:1], 3 * normal(length - 1, 4)])
                 case "steps, the last":
@@ -2343,6 +2346,9 @@ def _slip_records(seed: int) -> dict[str, Inputs]:
         "some steps know one token each": record("forgets at some"),
         "steps are alike at the first token": record("forgets at one token"),
         "the first step is right, the others know one token each": record("forgets but the first"),
+        "the steps know one token each, but where it comes a third time": record(
+            "forgets but the third of a token"
+        ),
         "later tokens are seen, and the steps are wrong": record("ahead", "steps"),
         "it is counted, and the steps are wrong": record("counts", "steps"),
         "it is counted, and the steps know one token each": record("counts", "forgets"),

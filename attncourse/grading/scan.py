@@ -283,14 +283,16 @@ class _Notebook:
         last = getattr(node, "attr", "").lower().replace("_", "")
         return any(one in last for one in wanted)
 
-    def _replaced(self, name: str) -> bool:
-        """Whether something of this name may be put in the place of PyTorch's."""
-        return any(
-            (isinstance(node, ast.Attribute) and node.attr == name and not isinstance(node.ctx, ast.Load))
-            or (isinstance(node, ast.Constant) and node.value == name)
-            for _, cell in self.own
-            for node in cell.nodes
-        )
+    @functools.cached_property
+    def _replaced(self) -> set[str]:
+        """The names of which something may be put in the place of PyTorch's, with any other texts."""
+        nodes = [node for _, cell in self.own for node in cell.nodes]
+        texts = {text for node in nodes if isinstance(node, ast.Constant) for text in _texts(node)}
+        return texts | {
+            node.attr
+            for node in nodes
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+        }
 
     @functools.cached_property
     def defined(self) -> Mapping[str | tuple[Scope, str], Sequence[tuple[str, Cell, ast.AST]]]:
@@ -301,8 +303,11 @@ class _Notebook:
         """
         defined: dict[str | tuple[Scope, str], list[tuple[str, Cell, ast.AST]]] = defaultdict(list)
         for place, cell in (*self.own, *self.inside):
-            for node in cell.nodes:
-                for name in _given_by(node):
+            in_a_chain: set[ast.AST] = set()
+            for node in cell.nodes:  # each call behind those that are made on what it gives
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    in_a_chain.add(node.func.value)
+                for name in _given_by(node) if node not in in_a_chain else ():
                     owner = cell.scopes[node].owner(name)
                     if owner is not cell.top:
                         defined[owner, name].append((place, cell, node))
@@ -358,7 +363,7 @@ class _Notebook:
             # A class of that name is only made here: whether it is called nobody can be certain.
             if others or bound or origin.partition(".")[0] != "torch" or not last.islower():
                 continue
-            if _plain(last) in refused and not self._replaced(last):
+            if _plain(last) in refused and last not in self._replaced:
                 return f"{last} (line {call.lineno} of its cell)"
         return ""
 
