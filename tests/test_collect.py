@@ -9,6 +9,8 @@ import tracemalloc
 import unicodedata
 import zipfile
 from datetime import UTC, datetime
+from pathlib import Path
+from stat import S_IFREG
 from types import SimpleNamespace
 
 import nbformat
@@ -533,6 +535,129 @@ def test_names_that_all_stand_equally_far_in_are_those_of_whoever_delivered(cour
         write(course / f"all/{place}/{name}/sums.ipynb", notebook(mark=name))
     collect(capsys, course / "all", "--roster", write(course / "two.csv", TWO))
     assert there(course) == {name: notebook(mark=name) for name in ("ada", "grace")}
+
+
+GROUPS = {"groupA/ada": "ada", "groupB/grace": "grace"}
+
+
+@pytest.mark.parametrize(
+    ("groups", "taken"),
+    [
+        ("my homework.zip", {"ada", "grace"}),  # a zip in which somebody is named, where others have folders
+        ("groupB/my homework.zip", {"ada", "grace"}),
+        ("my homework", {"grace"}),  # a folder, as those of the groups are: Ada's may be either
+    ],
+)
+def test_who_is_named_in_a_zip_that_is_nobodys_is_not_believed_beside_folders(course, capsys, groups, taken):
+    for place, name in GROUPS.items():
+        (course / "all" / place).mkdir(parents=True)
+        write(course / f"all/{place}/sums.ipynb", notebook(mark=name))
+    evil = {"ada/sums.ipynb": notebook(mark="not Ada's")}
+    if groups.endswith(".zip"):
+        write(course / "all" / groups, archive(evil))
+    else:
+        (course / "all" / groups / "ada").mkdir(parents=True)
+        write(course / "all" / groups / "ada/sums.ipynb", *evil.values())
+    out = collect(capsys, course / "all", "--roster", write(course / "two.csv", TWO), expect=1)
+    assert there(course) == {name: notebook(mark=name) for name in taken}
+    assert "my homework" in out
+    assert "collect it by itself" in out
+
+
+def test_a_class_of_zips_in_one_folder_is_collected_and_what_stands_in_two_is_told(course, capsys):
+    (course / "all").mkdir()
+    for group, name in (("a", "ada"), ("b", "grace")):
+        write(course / f"all/{group}.zip", archive({f"{name}/sums.ipynb": notebook(mark=name)}))
+    roster = write(course / "two.csv", TWO)
+    collect(capsys, "all", "--roster", roster)
+    assert there(course) == {name: notebook(mark=name) for name in ("ada", "grace")}
+    write(course / "all/c.zip", archive({"ada/sums.ipynb": notebook(mark="of whom?")}))
+    assert "or ada twice" in collect(capsys, "all", "--roster", roster, expect=1)
+    assert there(course) == {name: notebook(mark=name) for name in ("ada", "grace")}
+
+
+@pytest.mark.parametrize("other", ["Ann-Lee", "Ann\u00a0Lee", "Ann  Lee"])
+def test_two_who_would_be_one_in_the_gradebook_are_neither(course, capsys, other):
+    for name in ("Ann Lee", other, "Bo"):
+        (course / "all" / name).mkdir(parents=True)
+        write(course / f"all/{name}/sums.ipynb", notebook(mark=name))
+    out = collect(capsys, "all", expect=1)
+    assert list(there(course)) == ["Bo"]
+    for name in ("Ann Lee", other):
+        assert f"all/{name}/sums.ipynb is of 'Ann-Lee', who may be any of".replace(
+            "\u00a0", " "
+        ) in out.replace("\u00a0", " ")
+
+
+def test_whoever_has_handed_in_no_notebook_is_named_however_much_else_there_is(course, capsys):
+    files = {}
+    for number in range(120):
+        files[f"Some One{number}_{number}_assignsubmission_file_/sums.ipynb"] = notebook(mark=str(number))
+        files[f"Some One{number}_{number}_assignsubmission_file_/notes.pdf"] = b"%PDF"
+    for name, file in (("Ann", "sums.rar"), ("Bob", "sums.ipynb.txt"), ("Cy", "sums.pdf")):
+        files[f"{name} Last_9{ord(name[0])}_assignsubmission_file_/{file}"] = b"something"
+    write(course / "a.zip", archive(files))
+    out = collect(capsys, "a.zip", expect=1)
+    told = [line for line in out.splitlines() if line.startswith("Unmatched")]
+    for line, words in zip(told, ("unpack it", "let its name end in .ipynb", "is no notebook"), strict=True):
+        assert words in line
+        assert " Last (9" in line
+    assert "Left where it is: 20 more" in out
+
+
+def test_the_same_in_two_places_that_say_no_name_is_told_of_each(course, capsys):
+    for name in ("ada.zip", "grace.zip"):
+        write(course / name, archive({"sums/sums.ipynb": notebook()}))
+    out = collect(capsys, "ada.zip", "grace.zip", expect=1)
+    assert "Unmatched: ada.zip" in out
+    assert "Unmatched: grace.zip" in out
+
+
+def test_a_delivery_that_was_downloaded_twice_is_one_attempt(course, capsys):
+    for name in ("a.zip", "b.zip"):
+        write(course / name, archive({"Ada One_12_assignsubmission_file_/sums.ipynb": notebook()}))
+    assert "Twice" not in collect(capsys, "a.zip", "b.zip")
+    assert list(there(course)) == ["Ada-One"]
+
+
+def test_a_link_in_what_is_collected_is_told(course, capsys):
+    for name in ("ada", "grace"):
+        (course / "all" / name).mkdir(parents=True)
+        write(course / f"{name}.ipynb", notebook(mark=name))
+    write(course / "all/grace/sums.ipynb", notebook(mark="grace"))
+    (course / "all/ada/sums.ipynb").symlink_to(course / "ada.ipynb")
+    (course / "all/cy").symlink_to(course / "all/grace")
+    (course / "all/grace/data").symlink_to(course / "all/ada")
+    out = collect(capsys, "all", expect=1)
+    assert list(there(course)) == ["grace"]
+    told = [line.split()[1] for line in out.splitlines() if "is a link" in line]
+    assert sorted(told) == ["all/ada/sums.ipynb", "all/cy"]
+
+
+def test_a_time_that_no_calendar_has_keeps_nobody_back(course, capsys, monkeypatch):
+    for name in ("ada", "grace"):
+        (course / "all" / name).mkdir(parents=True)
+        write(course / f"all/{name}/sums.ipynb", notebook(mark=name))
+    whole = Path.stat
+    far = SimpleNamespace(st_mtime=2.0**40, st_size=10, st_mode=S_IFREG)
+
+    def stat(path, **how):
+        return (
+            far if path.name == "sums.ipynb" and path.parent.name == "ada" and not how else whole(path, **how)
+        )
+
+    with monkeypatch.context() as patch:  # few disks keep such a time
+        patch.setattr(archives.Path, "stat", stat)
+        found = [one for one in delivered(course / "all") if not isinstance(one, str)]
+    assert [one.time.year for one in found] == [1980, datetime.now().year]
+
+
+def test_of_what_is_in_one_zip_of_a_students_the_notebook_further_out_counts(course, capsys):
+    (course / "all/ada").mkdir(parents=True)
+    files = {"sums.ipynb": notebook(mark="last"), "backup/sums.ipynb": notebook(mark="before")}
+    write(course / "all/ada/homework.zip", archive(files))
+    assert "taken all/ada/homework.zip: sums.ipynb" in collect(capsys, "all")
+    assert there(course) == {"ada": notebook(mark="last")}
 
 
 def packed(content, method=zipfile.ZIP_DEFLATED, **said):

@@ -5,7 +5,7 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -27,6 +27,8 @@ BROKEN = (
 )
 # What is read: the others are only named.
 READ = {".ipynb", ".zip"}
+# The time of a file or a part of a zip that says none that there is.
+UNKNOWN = datetime.datetime(1980, 1, 1)
 # What nobody has handed in: left behind by systems and programs.
 JUNK = {"__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini"}
 HIDDEN = "has a name, or lies in a folder with one, that begins with a dot or a tilde: rename it"
@@ -47,12 +49,15 @@ class Found:
         zip, or in somebody's folder, when that was put there.
     content : bytes
         Of a notebook; nothing of other files, which are not even read.
+    zips : tuple of int
+        The places in `parts` of zips.
     """
 
     place: str
     parts: tuple[str, ...]
     time: datetime.datetime
     content: bytes
+    zips: tuple[int, ...] = ()
 
 
 def delivered(path: Path) -> Iterator[Found | str]:
@@ -69,13 +74,15 @@ def delivered(path: Path) -> Iterator[Found | str]:
             parts = file.relative_to(path).parts
             if _hidden(parts):
                 yield f"{shown(file)} {HIDDEN}"
+            elif file.is_symlink() and not _junk(parts) and (file.suffix in READ or len(parts) == 1):
+                yield f"{shown(file)} is a link: what it leads to is not looked at; put that here"
             elif file.is_file() and not file.is_symlink() and not _junk(parts):
                 yield from _file(file, parts)
         yield from (f"{shown(Path(one.filename))} cannot be opened: {one.strerror}" for one in shut)
     elif path.is_file():
         if zipfile.is_zipfile(path):
             with path.open("rb") as archive:
-                yield from _zip(archive, shown(path), (), 0)
+                yield from _zip(archive, shown(path), (), ())
         elif path.suffix == ".zip":
             raise Unusable(f"{path} is not a zip, or not a whole one: download it again")
         else:
@@ -88,7 +95,7 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
     kind = path.suffix.lower()
     try:
         status = path.stat()
-        time = datetime.datetime.fromtimestamp(status.st_mtime)
+        time = _time(lambda: datetime.datetime.fromtimestamp(status.st_mtime))
         if kind not in READ:
             yield Found(shown(path), parts, time, b"")
             return
@@ -102,16 +109,23 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
     if kind == ".zip":
         # A zip in a folder of somebody's is theirs; one that stands alone may be the platform's.
         put_there = time if len(parts) > 1 else None
-        yield from _packed(content, shown(path), (*parts[:-1], path.stem), 0, put_there)
+        yield from _packed(content, shown(path), (*parts[:-1], path.stem), (len(parts) - 1,), put_there)
     else:
         yield Found(shown(path), parts, time, content)
+
+
+def _time(read: Callable[[], datetime.datetime]) -> datetime.datetime:
+    try:
+        return read()
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
 
 
 def _packed(
     content: bytes,
     place: str,
     around: tuple[str, ...],
-    depth: int,
+    zips: tuple[int, ...],
     put_there: datetime.datetime | None,
     room: list[int] | None = None,
 ) -> Iterator[Found | str]:
@@ -121,14 +135,14 @@ def _packed(
     if content.count(b"PK\1\2") > most:
         yield f"{place} holds more than {most:,} files: pack it again, with only what is needed"
     else:
-        yield from _zip(io.BytesIO(content), place, around, depth, put_there, room)
+        yield from _zip(io.BytesIO(content), place, around, zips, put_there, room)
 
 
 def _zip(
     file: IO[bytes],
     place: str,
     around: tuple[str, ...],
-    depth: int,
+    zips: tuple[int, ...],
     put_there: datetime.datetime | None = None,
     room: list[int] | None = None,
 ) -> Iterator[Found | str]:
@@ -152,13 +166,11 @@ def _zip(
             continue
         if not parts or member.is_dir() or _junk(parts):
             continue
-        try:
-            time = put_there or datetime.datetime(*member.date_time)
-        except ValueError:
-            time = datetime.datetime(1980, 1, 1)
+        date = member.date_time
+        time = put_there or _time(lambda date=date: datetime.datetime(*date))  # type: ignore[misc]
         kind = PurePosixPath(parts[-1]).suffix.lower()
         if kind not in READ:
-            yield Found(inside, (*around, *parts), time, b"")
+            yield Found(inside, (*around, *parts), time, b"", zips)
             continue
         if member.compress_type not in METHODS:
             yield f"{inside} is packed in an unusual way: pack it again, as an ordinary zip"
@@ -177,10 +189,11 @@ def _zip(
             yield f"{inside} cannot be unpacked: {error}"
             continue
         if kind != ".zip":
-            yield Found(inside, (*around, *parts), time, data)
-        elif depth < DEEPEST:
+            yield Found(inside, (*around, *parts), time, data, zips)
+        elif len(zips) < DEEPEST:
             within = room if put_there else None
-            yield from _packed(data, inside, (*around, *parts[:-1], parts[-1][:-4]), depth + 1, time, within)
+            packed = (*around, *parts[:-1], parts[-1][:-4])
+            yield from _packed(data, inside, packed, (*zips, len(packed) - 1), time, within)
         else:
             yield f"{inside} is a zip in too many zips"
 

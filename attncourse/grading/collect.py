@@ -74,6 +74,11 @@ class Notebook:
     reason: str = ""  # why it is nobody's
     fits: bool = True  # whether it has cells of the unit
 
+    @property
+    def in_zip(self) -> bool:
+        """Whether the name stands in a zip, which may be a student's: not that of one whole delivery."""
+        return any(place < (self.level or 0) for place in self.found.zips)
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -92,9 +97,13 @@ class Attempt:
     fits: bool = True  # whether it has cells of the unit: else it is something that lay beside
 
     @property
-    def order(self) -> tuple[bool, datetime.datetime, int]:
-        """By the platform's time, or else the file's; then by the number in the name."""
-        return (self.fits, self.sender.time or self.found.time, attempt(self.found.parts[-1]))
+    def order(self) -> tuple[bool, datetime.datetime, int, int]:
+        """By the platform's time, or else the file's; then by the number in the name, and the place.
+
+        What is in a zip of somebody's has one time: there a notebook counts before one further in.
+        """
+        time, parts = self.sender.time or self.found.time, self.found.parts
+        return (self.fits, time, attempt(parts[-1]), -len(parts))
 
     @property
     def taken(self) -> Taken:
@@ -136,7 +145,7 @@ class Collection:
         self.roster = roster
         self.keep_all = keep_all
         self.folder = folder
-        self.seen: set[tuple[tuple[str, ...], str]] = set()
+        self.seen: set[tuple[str, str]] = set()
         self.cells = {unit: frozenset(course.cells(unit)) for unit in course.units()}
         self.attempts: dict[tuple[str, str], list[Attempt]] = {}
         self.unmatched: list[str] = []
@@ -144,6 +153,8 @@ class Collection:
         # By what numbers the platform knows who handed in what, in this run and before.
         self.numbers: dict[tuple[str, str], set[str]] = {}
         self.several: set[tuple[str, str]] = set()
+        # Without a roster, the names that became one name in the gradebook.
+        self.spellings: dict[str, set[str]] = {}
         self.list = Path(course.folders.root, LIST)
         # Without a roster, a student who is there already is called as the folder.
         self.there = {path.name for path in course.submitted.glob("*")}
@@ -152,24 +163,47 @@ class Collection:
     def look_through(self, paths: Iterable[Path]) -> None:
         """Find the notebooks in what was delivered."""
         for path in paths:
-            notebooks = []
+            notebooks: list[Notebook] = []
+            with_one: set[str] = set()
+            without: dict[str, str] = {}
             for found in delivered(path):
                 if isinstance(found, str):
                     self.unmatched.append(found)
-                elif found.parts[-1].lower().endswith(".ipynb"):
+                    continue
+                name = found.parts[-1].lower()
+                whose, by_platform = self._bundle(found)
+                if name.endswith(".ipynb"):
+                    with_one.add(whose)
                     notebooks += self._read(found)
-                elif found.parts[-1].lower() not in ("index.html", "timestamp.txt", "submission_secret.txt"):
-                    packed = found.place.lower().endswith(PACKED)
-                    words = "is packed in a way that is not read: unpack it" if packed else "is no notebook"
-                    self.others.append(f"{found.place} {words}")
+                elif name not in ("index.html", "timestamp.txt", "submission_secret.txt"):
+                    words = f"{found.place} {_why_not_read(name)}"
+                    self.others.append(words)
+                    if by_platform or not words.endswith(_OTHER):
+                        without.setdefault(whose, words)
             self._add(notebooks)
+            # Whoever has handed in something else only is named, however many lines there are.
+            alone = {words: whose for whose, words in without.items() if whose not in with_one}
+            self.others = [words for words in self.others if words not in alone]
+            self.unmatched += [f"{words}, and there is none of {whose!r}" for words, whose in alone.items()]
+        for student, names in self.spellings.items():
+            if len(names) > 1:
+                both = " and ".join(map(repr, sorted(names)))
+                words = f"is of {student!r}, who may be any of {both}: rename all but one, or give a roster"
+                self._give_up(student, words)
+
+    def _bundle(self, found: Found) -> tuple[str, bool]:
+        """What was handed in together, by the platform's name or the outermost folder; and which of them."""
+        who = sender(found.parts, self.cells)
+        if who.platform:
+            return f"{who.names[0]} ({who.number})", True
+        return found.parts[0], False
 
     def _read(self, found: Found) -> list[Notebook]:
         """What a file is, if it is a notebook of a unit that is wanted, and new."""
         sha256 = _sha(found.content)
-        if (found.parts, sha256) in self.seen:
+        if (found.place, sha256) in self.seen:
             return []
-        self.seen.add((found.parts, sha256))
+        self.seen.add((found.place, sha256))
         words = "has no cell of any unit"
         try:
             unit = unit_of(found.content, self.cells, self.course.limits.most_values)
@@ -222,12 +256,16 @@ class Collection:
         words = f"is of {person.id}, whom the platform knows by several numbers: give {self._better()}"
         if self.numbers[whose] and number not in self.numbers[whose]:
             self.several.add(whose)
-            earlier = self.attempts.pop(whose, [])
-            self.unmatched += [f"{one.found.place} {words}" for one in earlier]
-            for one in earlier:
-                one.kept.unlink(missing_ok=True)
+            self._give_up(person.id, words, unit)
         self.numbers[whose].add(number)
         return words if whose in self.several else ""
+
+    def _give_up(self, student: str, words: str, unit: str = "") -> None:
+        """Take what was brought in this run as somebody's, of one unit or of all, for nobody's."""
+        for whose in [one for one in self.attempts if one[0] == student and unit in (one[1], "")]:
+            for one in self.attempts.pop(whose):
+                self.unmatched.append(f"{one.found.place} {words}")
+                one.kept.unlink(missing_ok=True)
 
     def _better(self) -> str:
         return "a roster" if self.roster is None else "a roster with its numbers"
@@ -236,10 +274,17 @@ class Collection:
         """Why each is not certain to be whose it seems, beside the others of its delivery; empty if it is.
 
         Where all names stand equally far in, those who made the delivery have written them. Where one stands
-        further in, whoever handed in what it stands in may have.
+        further in, or in a zip while others do not, whoever handed in what it stands in may have.
         """
-        levels = [one.level for one in notebooks if one.level is not None]
-        equally = len(set(levels)) == 1 and 2 * len(levels) > len(notebooks)
+        named = [one for one in notebooks if one.level is not None]
+        levels = {in_zip: {one.level for one in named if one.in_zip == in_zip} for in_zip in (False, True)}
+        equally = 2 * len(named) > len(notebooks)
+        # A student is named twice in one delivery, inside of things that anybody may have called anything.
+        places: dict[tuple[str, str, bool], set[tuple[str, ...]]] = {}
+        for one in named:
+            if one.person is not None and not one.sender.platform:
+                inside = places.setdefault((one.person.id, one.unit, one.in_zip), set())
+                inside.add(one.found.parts[: one.level])
         folders = zip(*(one.found.parts[:-1] for one in notebooks), strict=False)
         outer = [names[0] for names in itertools.takewhile(lambda names: len(set(names)) == 1, folders)]
         people = {(one.person.id, one.unit, one.sender.number) for one in notebooks if one.person is not None}
@@ -257,15 +302,22 @@ class Collection:
                 # A platform's folder holds a class: without a roster nothing else tells it from a student's.
                 (bool(platform) and (level > len(outer) or (level > 0 and students < A_CLASS)))
                 if self.roster is None
-                else level > len(outer) and not equally
+                else level > len(outer)
+                and (
+                    not equally
+                    or len(levels[one.in_zip]) > 1
+                    or (one.in_zip and levels[False])
+                    or len(places.get((one.person.id, one.unit, one.in_zip), ())) > 1
+                )
             ):
                 place = repr("/".join(one.found.parts[:level]))
                 yield (
                     f"is {one.person.id}'s by a name inside of {place}, which may be a student's folder: "
                     f"if it is, call it by their name; if not, collect what is in it, or give a roster"
                     if self.roster is None
-                    else f"is {one.person.id}'s by a name inside of {place}, and others are not named so far "
-                    f"in: if {place} is one student's, call it by their name; if not, collect it by itself"
+                    else f"is {one.person.id}'s by a name inside of {place}, and not all are named so far "
+                    f"in, or {one.person.id} twice: if {place} is one student's, call it by their name; "
+                    "if not, collect it by itself"
                 )
             elif self.roster is None and not platform and level < len(outer) and of_unit[one.unit] >= A_CLASS:
                 yield (
@@ -278,6 +330,9 @@ class Collection:
     def _keep(self, one: Attempt) -> None:
         """Keep an attempt: of several the last comes to stand at the end, and only its file stays."""
         attempts = self.attempts.setdefault((one.student, one.unit), [])
+        if any(other.sha256 == one.sha256 and other.found.parts == one.found.parts for other in attempts):
+            one.kept.unlink()  # downloaded twice
+            return
         attempts[-1:] = sorted([*attempts[-1:], one], key=lambda each: each.order)
         if self.keep_all and len(attempts) > MOST_ATTEMPTS:
             attempts.sort(key=lambda each: each.order)
@@ -321,7 +376,9 @@ class Collection:
             raise LookupError(f"is of {name!r}, which cannot be the name of a folder")
         if unfit := unfit_for_a_name(plain):
             raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")
-        return who, Person(as_known(spelled(plain), self.there)), who.levels[-1 if who.platform else 0]
+        person = Person(as_known(spelled(plain), self.there))
+        self.spellings.setdefault(person.id, set()).add(spelled(name))
+        return who, person, who.levels[-1 if who.platform else 0]
 
     def _of_folder(self, names: Sequence[str]) -> Person | None:
         """The student whom one of the names fits that a folder may say; LookupError if it is one each."""
@@ -427,7 +484,17 @@ class Collection:
 
 _COLUMNS = tuple(Taken.__dataclass_fields__)
 _NOBODY = "does not say whose it is: put it into a folder of the student's name"
+_OTHER = "is no notebook"
 _NEW, _NEWER, _SAME = "new", "newer attempt", "there already"
+
+
+def _why_not_read(name: str) -> str:
+    """What kind of file it is, if it is none that is read; continues its name."""
+    if name.endswith(PACKED):
+        return "is packed in a way that is not read: unpack it"
+    if ".ipynb." in name:
+        return "may be a notebook under another name: let its name end in .ipynb"
+    return _OTHER
 
 
 def _sha(content: bytes) -> str:
@@ -567,7 +634,8 @@ def summary(
         absent = [one for one in roster.people if spelled(one.id) not in there]
         lines += [f"Absent: {one.id}{f' ({one.name})' if one.name else ''}" for one in absent]
     lines += [f"Unmatched: {words}" for words in collection.unmatched]
-    lines += [f"Left where it is: {words}" for words in collection.others[:MOST_LINES]]
+    others = sorted(collection.others, key=lambda words: words.endswith(_OTHER))
+    lines += [f"Left where it is: {words}" for words in others[:MOST_LINES]]
     if (more := len(collection.others) - MOST_LINES) > 0:
         lines.append(f"Left where it is: {more} more")
     return [one_line(line, LONGEST_LINE) for line in lines]
