@@ -837,6 +837,18 @@ def test_an_accent_may_be_written_in_two_ways(course, capsys, roster):
         assert "line 3: 'José' is in line 2, too" in unicodedata.normalize("NFC", capsys.readouterr().err)
 
 
+def test_an_address_that_two_share_makes_nobody_another(course, capsys):
+    lines = ["id,last_name,first_name,email", "ada,Lovelace,Ada,t@x.org", "zoe,Zed,Zoe,T@x.org", ""]
+    roster = course / "team.csv"
+    for mark, some in (("first", lines[:2]), ("second", lines), ("third", lines), ("fourth", lines[:2])):
+        roster.write_text("\n".join(some))
+        place = course / mark / "Ada Lovelace_11_assignsubmission_file_"
+        place.mkdir(parents=True)
+        write(place / "sums.ipynb", notebook(mark=mark))
+        collect(capsys, mark, "--roster", roster)
+        assert there(course) == {"ada": notebook(mark=mark)}
+
+
 def test_of_two_who_are_called_alike_the_exact_name_decides(course, capsys):
     for name in ("Ann", "ann"):
         (course / "flat" / name).mkdir(parents=True)

@@ -1699,9 +1699,10 @@ def _table(layer: Any, x: Tensor, counted: str) -> Tensor:
     counted=wrongs(
         WHICH_ARE_CAUSAL,
         """
-        summed: derivatives of opposite sign cancel
-            One of the layers adds a feature of the next position here and subtracts it there. A sum does
-            not feel it. Look at each derivative.
+        summed: what is added here and subtracted there is not felt
+            One of the layers does that with a feature of the next position. A sum of derivatives does not
+            feel it, nor does a change of all features by the same number. Look at each derivative, or
+            change features by different numbers.
         positive: differences count in one direction only
             A derivative or difference below zero is an influence as well. Take absolute values, or compare
             with `!=`.

@@ -2527,6 +2527,8 @@ def _heads_find_cases(seed: int) -> list[Case]:
         *cases,
         Case(_exact_maps("shared")(normal), "exactly half for each of two"),
         Case(_exact_maps("half")(normal), "exactly half for two together"),
+        Case(_head_maps(normal, (0.27, 0.255), (0.1, 0.1)), "a little more than half for two together"),
+        Case(_head_maps(normal, (0.1, 0.2), (0.525, 0.02)), "a little more than half for one"),
         Case(turns | {"weights": torch.where(odd, swapped, turns["weights"])}, "heads that take turns"),
     ]
 

@@ -544,6 +544,10 @@ def _layers(seed: int, x: Tensor) -> Mysteries:
             lambda x: x.amax(0, keepdim=True) - x.amin(0, keepdim=True),
             "invariant",
         ),
+        "self-attention, and the mean as one row more": (
+            lambda x: torch.cat([attend(x), x.mean(0, keepdim=True)]),
+            "neither",
+        ),
         "the order of the features is turned round": (lambda x: x.flip(1), "equivariant"),
         "self-attention, and another order shows in all rows but the first": (
             lambda z: attend(z) + not_first * unlike(z),

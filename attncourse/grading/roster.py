@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,15 +115,21 @@ class Roster:
         if table.column(*wanted) is None:
             raise Unusable(f"{path}, line 1: no column is called {', '.join(wanted[:-1])} or {wanted[-1]}")
         students = list(students)
-        ids = {one.email.casefold(): one.id for one in students if one.email}
+        ids: dict[str, set[str]] = {}
+        for one in students:
+            ids.setdefault((one.email or "").casefold(), set()).add(one.id)
+        listed = [person(table, row) for row in table.rows]
+        often = Counter(found.email.casefold() for found in listed if found)
         there = {one.id for one in students}
         people: dict[str, Person] = {}
         lines: dict[str, int] = {}
-        for row, line in zip(table.rows, table.lines, strict=True):
-            found = person(table, row)
+        for found, line in zip(listed, table.lines, strict=True):
             if found is None:
                 continue
-            known = ids.get(found.email.casefold()) or as_known(found.id, there)
+            # An address that two have in common, such as a team's, is nobody's.
+            email = found.email.casefold()
+            alike = ids.get(email, set()) if email and often[email] == 1 else set()
+            known = next(iter(alike)) if len(alike) == 1 else as_known(found.id, there)
             found = replace(found, id=known)
             if "/" in found.id or found.id.startswith(".") or unfit_for_a_name(found.id):
                 words = "rename its column to Identifier if it is a number of the platform's, or change it"
