@@ -861,6 +861,19 @@ def test_what_says_nothing_of_a_fault_tells_nothing(rule):
         assert sum(wrong) > len(cases) / 4
 
 
+@pytest.mark.parametrize("taken", [np.asarray, np.from_dlpack, torch.Tensor.numpy])
+def test_what_is_computed_by_numpy_is_not_within_a_budget_that_counts_pytorchs_numbers(taken):
+    def chunked(query, key, value, chunk_size):
+        q, k, v = map(taken, (query, key, value))
+        scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return torch.tensor(weights @ v / weights.sum(-1, keepdims=True))
+
+    found = verdict(TASKS["chunked_attention"], chunked)
+    assert not found.passed
+    assert "PyTorch's own" in found.message
+
+
 @pytest.mark.parametrize(
     ("name", "ready"),
     [

@@ -2263,6 +2263,21 @@ def test_of_a_long_line_of_attributes_each_is_named_in_short():
     assert sum(len(name) for node in cell.nodes for name in notebook.names(cell, node)) < 20 * 500
 
 
+@pytest.mark.parametrize(
+    ("beside", "answer"),
+    [
+        ("from numpy import exp, matmul", "matmul(exp(q.tolist()), v)"),
+        ("import numpy\nturned = numpy.exp", "turned(q.tolist())"),
+        ("from torch.utils.dlpack import to_dlpack as given", "given(q)"),
+    ],
+)
+def test_what_comes_of_a_refused_module_is_told_wherever_it_is_imported(beside, answer):
+    source = f"def chunked_attention(q, k, v, chunk_size):\n    return {answer}"
+    cells = [("own", beside), ("mine", source)]
+    remarks = scan(TASKS["chunked_attention"], "chunked_attention", cells, ["import torch"]).remarks
+    assert any("uses numpy" in one.words or "dlpack" in one.words for one in remarks)
+
+
 def test_a_long_chain_of_calls_is_followed_once():
     # Where it was followed from each of its calls, 57 kB took 16 seconds at each check.
     chain = "softargmax = f" + "".join(f".a{number}(b{number})" for number in range(300))

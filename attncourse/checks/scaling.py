@@ -924,7 +924,8 @@ chunked_attention = Task(
         laws.sequences_are_treated_alone(_draw_chunked(2), IN_CHUNKS),
         laws.features_written_twice(_draw_chunked(), "attention_operator#why-the-scale"),
     ],
-    refuses=("numpy", "__array__"),  # what is in NumPy's arrays would not be counted
+    # What is in NumPy's arrays would not be counted.
+    refuses=("numpy", "__array__", "dlpack", "from_dlpack", "to_dlpack"),
     way=WithinBudget(),
     exact_dtype=True,
     builds_on=("merge_outputs",),

@@ -177,6 +177,8 @@ def scan(
             # Probes of their own many notebooks have.
             own_probe = last == "probe" and "." in name and not name.startswith("attncourse.")
             hidden |= unwanted is forbidden and last in CALLING
+            if unwanted is forbidden and name.partition(".")[0] in forbidden:  # a whole module
+                hidden, last = True, name.partition(".")[0]
             hidden |= name.startswith("builtins.") and bool(ordinary.KEPT.fullmatch(last))
             hidden |= unwanted is SUSPICIOUS and last.startswith("register_module_")
             if hidden or fused or (_plain(last) in unwanted and not own_probe):
