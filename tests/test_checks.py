@@ -588,6 +588,23 @@ class PositiveAtTheStart(attncourse.MultiHeadAttention):
             one.data.abs_()
 
 
+class GivesOutOthers(attncourse.MultiHeadAttention):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.others = [attncourse.MultiHeadAttention(*sizes)]
+        for one in self.parameters():
+            one.data.zero_()
+
+    def parameters(self, recurse=True):
+        return iter(self._parameters.values())
+
+    def named_parameters(self, *given, **named):
+        return self.others[0].named_parameters(*given, **named)
+
+    def forward(self, *inputs):
+        return self.others[0](*inputs)
+
+
 class OtherInTraining(attncourse.MultiHeadAttention):
     def forward(self, *inputs):
         return super().forward(*inputs) * (0.5 if self.training else 1)
@@ -605,6 +622,7 @@ class LearnsNothingUnderAMask(attncourse.MultiHeadAttention):
         (CopiesAtTheStart, "W_Q and W_V start with nearly the same numbers"),
         (HeadsNearlyAlikeAtTheStart, "the numbers of W_K are nearly the same for two heads"),
         (PositiveAtTheStart, "most numbers of W_Q have the same sign"),
+        (GivesOutOthers, "the numbers of W_Q are the same for all heads"),
         (OtherInTraining, "after layer.train() the output is another one"),
         (LearnsNothingUnderAMask, "gradient of W_Q"),
     ],

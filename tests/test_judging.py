@@ -398,11 +398,10 @@ def check_cell(name, source, points=2):
     return new_code_cell(source, metadata={"nbgrader": marks})
 
 
-def executed(cells, folder, missing=(), passed=(), **settings):
+def executed(cells, folder, missing=(), passed=(), python="", **settings):
     about = {"kernelspec": {"name": "python3", "display_name": "Python"}}
-    nb = new_notebook(
-        cells=cells, metadata=about | {"attncourse": {"missing": list(missing), "passed": list(passed)}}
-    )
+    noted = {"missing": list(missing), "passed": list(passed), "python": python}
+    nb = new_notebook(cells=cells, metadata=about | {"attncourse": noted})
     execute = Execute(**{"timeout": 20, "secret": "a secret", **settings})
     nb, _ = execute.preprocess(copy.deepcopy(nb), {"metadata": {"path": str(folder)}})
     nbformat.validate(nbformat.from_dict(nb))
@@ -1748,6 +1747,30 @@ def test_what_has_passed_at_home_and_not_here_is_told(tmp_path):
     nb = executed(cells, tmp_path, passed=["here", "there", "own"])
     told_of = [one for one in nb.metadata.attncourse["flags"] if "passed at home" in one["words"]]
     assert [(one["cell"], one["more"]) for one in told_of] == [("here", ["there"])]
+
+
+def test_the_python_of_a_notebook_counts_where_it_is_newer(gradebook):
+    def python(version, **language):
+        nb = handed_in()
+        nb.metadata["language_info"] = {"name": "python", "version": version, **language}
+        return repaired(nb, gradebook).metadata.attncourse["python"]
+
+    own = sys.version_info
+    assert python(f"3.{own[1] + 1}.2") == python(f"3.{own[1] + 1}") == f"3.{own[1] + 1}"
+    assert python(f"3.{own[1]}.99") == python("3.1") == python("2.99") == python("4.0") == python(7) == ""
+    assert python("3.9999999") == ""
+    assert python("3.99<script>") == "3.99"
+
+
+@pytest.mark.slow
+def test_who_writes_for_a_newer_python_is_told_and_so_is_the_instructor(tmp_path):
+    newer = "def newer[T](q: T, k: T, v: T):\n    return q" if sys.version_info < (3, 12) else "def newer(:"
+    cells = [new_code_cell(HEAD), new_code_cell(newer), check_cell("new", "checks.attention(newer)")]
+    cells += [new_code_cell("def wrong(q, k, v):\n    return q"), check_cell("it", "checks.attention(wrong)")]
+    nb = executed(cells, tmp_path, python="3.99")
+    (told,) = [one for one in nb.metadata.attncourse["flags"] if "3.99" in one["words"]]
+    assert (told["cell"], told["more"]) == ("new", [])
+    assert "Python" not in str(executed(cells, tmp_path).metadata.attncourse["flags"])
 
 
 def test_what_is_no_plain_data_cannot_be_sent():

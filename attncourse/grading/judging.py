@@ -9,6 +9,7 @@ import importlib.machinery
 import json
 import math
 import os
+import platform
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,6 +50,8 @@ MOST_LISTS = 2**21  # and dictionaries in one message, each of which takes 30 ti
 LONGEST_LINE = 2000  # characters of a line of an error message
 LONGEST_NAME = 100  # of its class
 MOST_NAMED = 5  # names in a remark
+# What a check says of an answer for which this Python may be too old.
+_OF_PYTHON = ("has no value here", "SyntaxError", "AttributeError", "ImportError", "TypeError")
 MOST_SECONDS_READING = 60  # all code of a notebook: what somebody has written takes one or two
 # What a cell gives a meaning, as its lines begin.
 _GIVEN = re.compile(r"^(?:(?:def|class) +(\w+)|(\w+)\s*(?::[^=\n]+)?=[^=])", re.MULTILINE)
@@ -312,6 +315,12 @@ class Execute(preprocessors.Execute):
         shown = failed or verdicts
         if failed and name in self._remarks.get("passed", ()):
             flag(self.nb, name, "passed at home, by what the notebook shows, and not here", "passed at home")
+        python = self._remarks.get("python")
+        if python and any(of_python in one.message for one in failed for of_python in _OF_PYTHON):
+            words = (
+                f"was written with Python {python}, and this one is {platform.python_version()}: what only "
+            )
+            flag(self.nb, name, f"{words}the newer has does not run here", "Python")
         laws = [one.law for one in failed if one.law]
         self._remarks["checks"][name] = {
             "task": ", ".join(task.name for task, _ in calls),

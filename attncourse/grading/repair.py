@@ -1,6 +1,8 @@
 """What students do to a notebook's cells is undone before it runs, so that their answers are graded."""
 
 import ast
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -82,6 +84,7 @@ class Repair(NbGraderPreprocessor):
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         names = resources["nbgrader"]
+        python = _newer_python(nb.metadata)
         # Whatever is there was not written by us.
         nb.metadata = nbformat.from_dict({"language_info": {"name": "python"}})
         with Gradebook(names["db_url"]) as gradebook:
@@ -94,6 +97,7 @@ class Repair(NbGraderPreprocessor):
                 "task": {cell.name for cell in released.task_cells},
             }
             remarks(nb)["passed"] = sorted(points.keys() & set(_passed(nb)))
+            remarks(nb)["python"] = python
             nb.cells = [_whole(cell) for cell in self._kept(nb, sources)]
             found = self._find(nb, sources)
             for name, cell in found.items():
@@ -211,6 +215,14 @@ class Repair(NbGraderPreprocessor):
                 here, there = _index(nb, check), _index(nb, answer)
                 if here < there:
                     nb.cells.insert(there, nb.cells.pop(here))
+
+
+def _newer_python(metadata: Any) -> str:
+    """The Python with which a notebook was written, as it says itself, if this one is older; or empty."""
+    language = metadata.get("language_info") if isinstance(metadata, dict) else None
+    version = language.get("version") if isinstance(language, dict) else None
+    found = re.match(r"(3)\.(\d{1,3})(?!\d)", version) if isinstance(version, str) else None
+    return found[0] if found and (3, int(found[2])) > sys.version_info[:2] else ""
 
 
 def _passed(nb: Any) -> Iterator[str]:

@@ -84,9 +84,9 @@ def _new_layer(
         is_random = not torch.equal(torch.get_rng_state(), before)
     if not isinstance(layer, torch.nn.Module):
         raise Misfit("a class that derives from torch.nn.Module was expected, and calling yours gave none")
-    parameters = dict(layer.named_parameters(remove_duplicate=False))
+    parameters = _parameters(layer)
     _look_at(parameters, layer, shapes)
-    others = dict(twin.named_parameters(remove_duplicate=False))
+    others = _parameters(twin)
     _look_at(others, twin, shapes)
     if not is_random and torch.equal(parameters["W_Q"], others["W_Q"]):
         raise Misfit("every new layer starts with the same numbers: nothing in them is random")
@@ -99,6 +99,11 @@ def _new_layer(
         if _are_alike(parameters[name].detach(), parameters[other].detach()):
             raise Misfit(f"in a new layer, {name} and {other} start with nearly the same numbers")
     return layer, parameters
+
+
+def _parameters(layer: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """The layer's own, which an optimiser would get, whatever a method of its own gives out."""
+    return {name: found for name, found in vars(layer)["_parameters"].items() if found is not None}
 
 
 def _are_alike(numbers: Tensor, others: Tensor) -> bool:
