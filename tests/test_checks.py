@@ -257,6 +257,11 @@ class RoundedInBetween:
         return torch.zeros_like(p).scatter(-1, places, kept / kept.sum(-1, keepdim=True))
 
     @staticmethod
+    def chance_of_best(num_right, num_pairs, num_heads):
+        ways = sum(math.comb(num_pairs, k) for k in range(num_right, num_pairs + 1))
+        return 1 - (1 - torch.tensor(ways / 2**num_pairs)) ** num_heads
+
+    @staticmethod
     def rotary(x, positions):
         matrices = torch.zeros(len(positions), x.shape[-1], x.shape[-1], dtype=x.dtype)
         for matrix, position in zip(matrices, positions.tolist(), strict=True):
