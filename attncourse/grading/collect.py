@@ -184,7 +184,9 @@ class Collection:
             # Whoever has handed in something else only is named, however many lines there are.
             alone = {words: whose for whose, words in without.items() if whose not in with_one}
             self.others = [words for words in self.others if words not in alone]
-            self.unmatched += [f"{words}, and there is none of {whose!r}" for words, whose in alone.items()]
+            self.unmatched += [
+                f"{words}, and there is no notebook of {whose!r}" for words, whose in alone.items()
+            ]
         for student, names in self.spellings.items():
             if len(names) > 1:
                 both = " and ".join(map(repr, sorted(names)))
