@@ -1245,6 +1245,30 @@ NEVER_OF_SIZE_ONE = {
 }
 
 
+@pytest.mark.parametrize("orders", [[[1, 2, 0]] * 3, [[0, 1, 2], [0, 1, 2], [2, 1, 0]]])
+def test_who_draws_the_same_order_of_three_again_has_drawn(orders):
+    task = TASKS["is_equivariant"]
+    number = itertools.count()
+
+    def equivariant(layer, x):
+        y = layer(x)
+        for _ in range(3):
+            order = orders[next(number) % 3] if len(x) == 3 else torch.randperm(len(x))
+            if not torch.allclose(layer(x[order]), y[order]):
+                return False
+        return True
+
+    def once(layer, x):
+        order = orders[0]
+        return torch.allclose(layer(x[order]), layer(x)[order])
+
+    way, pencil = task.way, task.pencil
+    assert len(pencil["x"]) == 3
+    assert way.use(equivariant, pencil) is True
+    with pytest.raises(Misfit, match="other input"):
+        way.use(once, pencil)
+
+
 @each_task
 def test_a_lost_dimension_of_size_one_is_found(task):
     def squeezed(*inputs):

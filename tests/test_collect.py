@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import random
 import struct
@@ -847,6 +848,86 @@ def test_an_address_that_two_share_makes_nobody_another(course, capsys):
         write(place / "sums.ipynb", notebook(mark=mark))
         collect(capsys, mark, "--roster", roster)
         assert there(course) == {"ada": notebook(mark=mark)}
+
+
+@pytest.mark.parametrize("platform", ["canvas", "moodle", "brightspace"])
+def test_what_a_platform_shows_of_one_is_not_taken_for_what_another_is_called(course, capsys, platform):
+    lines = b"id,last_name,first_name,email\nchenwei,Chen,Wei,\nchenwei2,Chen,Wei,\nada,Lovelace,Ada,\n"
+    shown = {
+        "canvas": "chenwei_22_901_sums.ipynb",
+        "moodle": "chenwei_22_assignsubmission_file_/sums.ipynb",
+        "brightspace": "22-901 - chenwei - Nov 21, 2026 915 PM/sums.ipynb",
+    }[platform]
+    write(course / "a.zip", archive({shown: notebook()}))
+    out = collect(capsys, "a.zip", "--roster", write(course / "r.csv", lines), expect=1)
+    assert "fits chenwei and chenwei2" in out
+    assert not there(course)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["{}/.hw.zip", "{}/~hw.IPYNB", "{}/.hidden/sums.zip", "~{}/hw.zip", ".{}/Sums.IPYNB", "~{}/a.pdf"],
+)
+def test_nobody_is_passed_over_for_a_dot_or_a_tilde(course, capsys, place):
+    name = "Eve One_5_assignsubmission_file_"
+    content = archive({"sums.ipynb": notebook()}) if place.endswith("zip") else notebook()
+    files = {
+        place.format(name): content,
+        f"{name.replace('Eve', 'Bob').replace('5', '6')}/sums.ipynb": notebook(),
+    }
+    write(course / "a.zip", archive(files))
+    assert main(["collect", "a.zip"]) == int(not place.startswith("~{}/hw"))
+    out = capsys.readouterr().out
+    assert "Bob-One" in there(course)
+    assert "~Eve-One" in there(course) or "Eve One" in out.partition("Unmatched:")[2]
+
+
+def test_groups_of_students_are_no_students(course, capsys):
+    for place in ("group1/ada", "group1/bob", "group1/cyd", "group2/dan", "group2/eve", "group2/fay"):
+        (course / "all" / place).mkdir(parents=True)
+        write(course / f"all/{place}/sums.ipynb", notebook(mark=place))
+    out = collect(capsys, "all", expect=1)
+    assert not there(course)
+    assert out.count("as others do: if that is no student, collect what is in it; else give a roster") == 6
+    collect(capsys, "all/group1", "all/group2")
+    assert sorted(there(course)) == ["ada", "bob", "cyd", "dan", "eve", "fay"]
+
+
+def test_a_date_before_a_name_is_no_canvass():
+    assert sender(["2026_11_27_ada.ipynb"], []).platform == ""
+    assert (
+        sender(["ada1_11_27_sums.ipynb"], []).platform
+        == sender(["лев_11_27_a.ipynb"], []).platform
+        == "canvas"
+    )
+
+
+def test_vowels_of_other_scripts_are_a_part_of_a_name(course, capsys):
+    lines = "id,last_name,first_name\ns1,कुमार,मीना\ns3,कुमार,मोना\ns4,José,Zoë\n"
+    roster = write(course / "r.csv", lines.encode())
+    names = {"मीना कुमार": "s1", "मोना कुमार": "s3", "Zoe Jose": "s4"}
+    files = {
+        f"{name}_{number}_assignsubmission_file_/sums.ipynb": notebook()
+        for number, name in enumerate(names, 7)
+    }
+    write(course / "a.zip", archive(files))
+    collect(capsys, "a.zip", "--roster", roster)
+    assert sorted(there(course)) == ["s1", "s3", "s4"]
+    write(course / "b.zip", archive({"मैना कुमार_9_assignsubmission_file_/sums.ipynb": notebook()}))
+    assert "is not on the roster" in collect(capsys, "b.zip", "--roster", roster, expect=1)
+
+
+@pytest.mark.parametrize("spoilt", [{}, {"metadata": None}, {"metadata": {"nbgrader": None}}, None])
+def test_a_cell_without_what_belongs_there_does_not_hide_the_unit(course, capsys, spoilt):
+    whole = json.loads(notebook())
+    cell = {"cell_type": "code", "source": "", "outputs": [], "execution_count": None}
+    whole["cells"].append(None if spoilt is None else cell | spoilt)
+    (course / "ada").mkdir()
+    write(course / "ada/mine.ipynb", json.dumps(whole).encode())
+    (course / "all").mkdir()
+    (course / "ada").rename(course / "all/ada")
+    collect(capsys, "all")
+    assert list(there(course)) == ["ada"]
 
 
 def test_of_two_who_are_called_alike_the_exact_name_decides(course, capsys):

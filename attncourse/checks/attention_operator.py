@@ -1647,10 +1647,10 @@ def _diagnosis_cases(seed: int) -> list[Case]:
     normal = normal_source(seed)
     # So many queries that a mean over them hardly depends on the draw.
     sizes = {
-        "as many queries as keys": (48, 48, 100),
+        "as many queries as keys": (48, 48, 144),
         "more queries than keys": (60, 12, 100),
-        "fewer queries than keys": (40, 64, 100),
-        "eight keys": (60, 8, 64),
+        "fewer queries than keys": (40, 64, 144),
+        "eight keys": (120, 8, 256),
         "a hundred keys": (50, 100, 144),
         "very many features": (40, 12, 1024),
     }

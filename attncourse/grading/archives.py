@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from attncourse.grading.job import MOST_BYTES, MOST_FILES
+from attncourse.grading.platforms import numbers_in
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import shown, walk
 
@@ -203,8 +204,9 @@ def _hidden(parts: tuple[str, ...]) -> bool:
     of_programs = any(part in JUNK or part == ".ipynb_checkpoints" for part in parts)
     # macOS keeps notes in files that begin so, and JupyterLab what it is about to save.
     of_programs |= bool(parts) and parts[-1].startswith(("._", ".~"))
-    return _junk(parts) and parts[-1].endswith(".ipynb") and not of_programs
+    return _junk(parts) and PurePosixPath(parts[-1].lstrip(".~")).suffix.lower() in READ and not of_programs
 
 
 def _junk(parts: tuple[str, ...]) -> bool:
-    return any(part in JUNK or part.startswith((".", "~")) for part in parts)
+    # Somebody who is called so on a platform is no program.
+    return any(part in JUNK or (part.startswith((".", "~")) and not numbers_in(part)) for part in parts)

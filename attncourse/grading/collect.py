@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from attncourse.grading import leftovers
 from attncourse.grading.archives import Found, delivered
@@ -293,6 +294,13 @@ class Collection:
         students = len({name for name, *_ in people})
         numbers = Counter((name, unit) for name, unit, number in people if number)
         of_unit = Counter(one.unit for one in notebooks)
+        within: dict[
+            tuple[str, str], set[str]
+        ] = {}  # of each folder of somebody's, the folders with a notebook
+        for one in notebooks:
+            if one.person is not None:
+                folders_in = one.found.parts[(one.level or 0) + 1 : -1]
+                within.setdefault((one.person.id, one.unit), set()).update(folders_in[:1])
         for one in notebooks:
             level, platform = one.level or 0, one.sender.platform
             if one.person is None:
@@ -324,6 +332,11 @@ class Collection:
             elif self.roster is None and not platform and level < len(outer) and of_unit[one.unit] >= A_CLASS:
                 yield (
                     f"lies in {'/'.join(outer)!r} like all others: "
+                    "if that is no student, collect what is in it; else give a roster"
+                )
+            elif self.roster is None and not platform and len(within[one.person.id, one.unit]) >= A_CLASS:
+                yield (
+                    f"lies in a folder in {one.found.parts[level]!r}, as others do: "
                     "if that is no student, collect what is in it; else give a roster"
                 )
             else:
@@ -358,7 +371,7 @@ class Collection:
         if who.doubt:
             raise LookupError(who.doubt)
         if self.roster is not None:
-            found = self.roster.find(who.names, who.number)
+            found = self.roster.find(who.names, who.number, bool(who.platform))
             if found is None:
                 raise LookupError(
                     f"is of {who.names[-1]!r}, who is not on the roster" if who.names else _NOBODY
@@ -375,7 +388,9 @@ class Collection:
         plain = "-".join(name.split())
         obeyed = any(unicodedata.category(letter) == "Cc" for letter in plain)  # by a terminal
         if not plain or plain.startswith(".") or "/" in plain or obeyed:
-            raise LookupError(f"is of {name!r}, which cannot be the name of a folder")
+            raise LookupError(
+                f"is of {name!r}, which cannot be the name of a folder: rename it, or give a roster"
+            )
         if unfit := unfit_for_a_name(plain):
             raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")
         person = Person(as_known(spelled(plain), self.there))
@@ -514,12 +529,19 @@ def unit_of(content: bytes, cells: Mapping[str, frozenset[str]], most_values: in
     text = text_of(content, most_values)
     try:
         found = json.loads(text)["cells"]
-        names = {cell["metadata"].get("nbgrader", {}).get("grade_id") for cell in found}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        names = {name for cell in found if isinstance(name := _name_of(cell), str)}
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     counts = {unit: len(names & own) for unit, own in cells.items()}
     best = max(counts, key=lambda unit: counts[unit], default=None)
     return best if best is not None and counts[best] else None
+
+
+def _name_of(cell: Any) -> Any:
+    """The name of a cell for nbgrader; None where something else than a name or nothing stands there."""
+    for key in ("metadata", "nbgrader", "grade_id"):
+        cell = cell.get(key) if isinstance(cell, dict) else None
+    return cell
 
 
 class Best:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 MOODLE = re.compile(r"^(?P<name>.+?)_(?P<key>\d+)_assignsubmission_(?:file|onlinetext)(?:_|$)")
 CANVAS = re.compile(
-    r"^(?P<name>[^_]+)_(?P<late>late_)?(?P<key>\d+)_(?P<file>\d+)_(?P<rest>.+)$", re.IGNORECASE
+    # A name has a letter: a date in front of a file's name is none.
+    r"^(?=[^_]*?[^\W\d_])(?P<name>[^_]+)_(?P<late>late_)?(?P<key>\d+)_(?P<file>\d+)_(?P<rest>.+)$",
+    re.IGNORECASE,
 )
 BRIGHTSPACE = re.compile(
     r"^(?P<key>\d+)-\d+ - (?P<name>.+?) - (?P<time>\w+ \d{1,2}, \d{4} \d{3,4} [AP]M)(?: - .*)?$",

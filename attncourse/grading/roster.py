@@ -157,8 +157,16 @@ class Roster:
             for one in students
         )
 
-    def find(self, names: Iterable[str], number: str = "") -> Person | None:
+    def find(self, names: Iterable[str], number: str = "", is_shown: bool = False) -> Person | None:
         """The one student whom one of these names fits, the first that fits anybody; or else the number.
+
+        Parameters
+        ----------
+        names : iterable of str
+        number : str
+            What the platform calls the person, if it is known.
+        is_shown : bool
+            Whether the names are those that a platform shows, and not those of folders.
 
         Raises
         ------
@@ -169,9 +177,11 @@ class Roster:
         numbered = self._by_number.get(number, [])
         several: list[Person] = []
         for name in filter(None, names):
-            found = self._by_key.get(_key(name)) or self._by_name.get(letters(name)) or []
+            keyed, named = self._by_key.get(_key(name), []), self._by_name.get(letters(name), [])
+            # What a platform shows of one may be what another is called.
+            found = [*keyed, *(one for one in named if one not in keyed)] if is_shown else keyed or named
             if len(found) > 1:
-                exactly = [one for one in found if one.id == name]
+                exactly = [one for one in found if one.id == name and not is_shown]
                 found = exactly or [one for one in found if one in numbered] or found
             if len(found) == 1:
                 # What a platform shows as a name, students may be able to change.
@@ -191,4 +201,9 @@ def _key(name: str) -> str:
 def letters(name: str) -> str:
     """A name without what platforms change in it: capitals, accents, spaces and signs."""
     plain = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(letter for letter in plain if letter.isalnum())
+    return "".join(letter for letter in plain if letter.isalnum() or _is_vowel(letter))
+
+
+def _is_vowel(letter: str) -> bool:
+    """Whether a mark is a part of the name, as the vowels of many scripts are: those of Latin are accents."""
+    return unicodedata.category(letter) in ("Mn", "Mc") and not "\u0300" <= letter <= "\u036f"
