@@ -850,6 +850,28 @@ def test_an_address_that_two_share_makes_nobody_another(course, capsys):
         assert there(course) == {"ada": notebook(mark=mark)}
 
 
+def test_nor_are_they_one_in_two_runs(course, capsys):
+    for place, name in (("a", "Anna Lena"), ("b", "Anna-Lena")):
+        (course / place / name).mkdir(parents=True)
+        write(course / f"{place}/{name}/sums.ipynb", notebook(mark=name))
+    collect(capsys, "a")
+    collect(capsys, "a")
+    assert "may be any of 'Anna Lena' and 'Anna-Lena'" in collect(capsys, "b", expect=1)
+    assert there(course) == {"Anna-Lena": notebook(mark="Anna Lena")}
+
+
+def test_a_name_that_is_shown_is_no_login_of_somebody_with_another_name(course, capsys):
+    lines = b"Username,First name,Surname\nal1,Ada,Lovelace\nann,,\n"
+    roster = write(course / "r.csv", lines)
+    files = {
+        f"{name}_{number}_assignsubmission_file_/sums.ipynb": notebook()
+        for number, name in enumerate(["al1", "ann"])
+    }
+    write(course / "a.zip", archive(files))
+    assert "is of 'al1', who is not on the roster" in collect(capsys, "a.zip", "--roster", roster, expect=1)
+    assert list(there(course)) == ["ann"]
+
+
 @pytest.mark.parametrize("platform", ["canvas", "moodle", "brightspace"])
 def test_what_a_platform_shows_of_one_is_not_taken_for_what_another_is_called(course, capsys, platform):
     lines = b"id,last_name,first_name,email\nchenwei,Chen,Wei,\nchenwei2,Chen,Wei,\nada,Lovelace,Ada,\n"
@@ -928,6 +950,24 @@ def test_a_cell_without_what_belongs_there_does_not_hide_the_unit(course, capsys
     (course / "ada").rename(course / "all/ada")
     collect(capsys, "all")
     assert list(there(course)) == ["ada"]
+
+
+def test_a_number_of_canvass_is_the_persons_in_every_unit(course, capsys):
+    write(course / "a.zip", archive({"smithjohn_11_901_sums.ipynb": notebook()}))
+    collect(capsys, "a.zip")
+    there_is = SimpleNamespace(
+        units=lambda: [], submitted=course / "submitted", folders=SimpleNamespace(root=str(course))
+    )
+
+    def doubt(name, student="smithjohn"):
+        collection = Collection(there_is, [], False, None, False, course)
+        return collection._several_numbers(Person(student), "other", sender([name], []))
+
+    assert "several numbers" in doubt("smithjohn_22_902_other.ipynb")
+    assert not doubt("smithjohn_11_902_other.ipynb")
+    assert not doubt("smithjohn_22_902_other.ipynb", "somebody")
+    # Moodle's number is another one in another exercise.
+    assert not doubt("Smith John_22_assignsubmission_file_other.ipynb")
 
 
 def test_of_two_who_are_called_alike_the_exact_name_decides(course, capsys):

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import datetime
+import functools
 import hashlib
 import itertools
 import json
@@ -13,7 +14,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from attncourse.grading import leftovers
@@ -23,7 +24,7 @@ from attncourse.grading.course import Course
 from attncourse.grading.grader import Grader
 from attncourse.grading.harmless import csv_cell, one_line
 from attncourse.grading.job import Graded, Job, NotGraded
-from attncourse.grading.platforms import Sender, attempt, numbers_in, read_time, sender
+from attncourse.grading.platforms import MOODLES, Sender, attempt, numbers_in, read_time, sender
 from attncourse.grading.roster import Person, Roster
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import as_known, digest, spelled, unfit_for_a_name
@@ -59,6 +60,11 @@ class Taken:
     late: str
     sha256: str
     source: str
+
+    @property
+    def places(self) -> list[str]:
+        """The names in the source: of folders, zips, and the file."""
+        return re.split(": |/", self.source)
 
 
 @dataclass(frozen=True)
@@ -235,7 +241,7 @@ class Collection:
         """Take the notebooks of one delivery, each as somebody's."""
         for one, doubt in zip(notebooks, self._doubts(notebooks), strict=True):
             if one.person is not None and not doubt:
-                doubt = self._several_numbers(one.person, one.unit, one.sender.number)
+                doubt = self._several_numbers(one.person, one.unit, one.sender)
             if one.person is None or doubt:
                 self.unmatched.append(f"{one.found.place} {one.reason or doubt}")
                 one.kept.unlink()
@@ -244,18 +250,24 @@ class Collection:
             given = one.person.id, one.unit, one.found, one.sha256, one.kept, one.sender
             self._keep(Attempt(*given, handed_in, one.fits))
 
-    def _several_numbers(self, person: Person, unit: str, number: str) -> str:
+    def _several_numbers(self, person: Person, unit: str, who: Sender) -> str:
         """Why it is not certain who handed in, where the name came with another number in another delivery.
 
-        What of that has been brought in this run is nobody's, either.
+        What of that has been brought in this run is nobody's, either. A number of Moodle's is one of a person
+        in one exercise, any other is the person's.
         """
+        number = who.number
         if not number or number in person.numbers:
             return ""
+        unit = unit if who.platform == "moodle" else ""
         whose = person.id, unit
         if whose not in self.numbers:
-            before = self._before().get((csv_cell(person.id), unit))
-            places = re.split(": |/", before.source) if before else ()
-            self.numbers[whose] = {one for place in places for one in numbers_in(place)}
+            places = [
+                place for one in self._brought(person) if unit in (one.assignment, "") for place in one.places
+            ]
+            self.numbers[whose] = {
+                one for place in places for one in numbers_in(place) if unit or not MOODLES.search(place)
+            }
         words = f"is of {person.id}, whom the platform knows by several numbers: give {self._better()}"
         if self.numbers[whose] and number not in self.numbers[whose]:
             self.several.add(whose)
@@ -394,7 +406,14 @@ class Collection:
         if unfit := unfit_for_a_name(plain):
             raise LookupError(f"is of {name!r}: the name {unfit}; rename it, or give a roster")
         person = Person(as_known(spelled(plain), self.there))
-        self.spellings.setdefault(person.id, set()).add(spelled(name))
+        if person.id not in self.spellings:
+            stems = (
+                PurePosixPath(place).stem for one in self._brought(person) for place in (*one.places, "")
+            )
+            self.spellings[person.id] = {
+                spelled(one) for one in stems if spelled("-".join(one.split())) == plain
+            }
+        self.spellings[person.id].add(spelled(name))
         return who, person, who.levels[-1 if who.platform else 0]
 
     def _of_folder(self, names: Sequence[str]) -> Person | None:
@@ -472,8 +491,17 @@ class Collection:
 
     def _before(self) -> dict[tuple[str, str], Taken]:
         """What was brought before."""
+        # What a spreadsheet would have calculated is marked as text.
+        ids = {csv_cell(student): student for student, _ in self.attempts}
+        return {(ids.get(one.student_id, one.student_id), one.assignment): one for one in self._rows}
+
+    def _brought(self, person: Person) -> list[Taken]:
+        return [one for one in self._rows if one.student_id == csv_cell(person.id)]
+
+    @functools.cached_property
+    def _rows(self) -> list[Taken]:
         if not self.list.exists():
-            return {}
+            return []
         try:
             with self.list.open(newline="", encoding="utf-8-sig") as file:
                 rows = list(csv.reader(file))
@@ -482,13 +510,10 @@ class Collection:
                 f"{LIST} cannot be read ({type(error).__name__}): put back a copy, in UTF-8, or move it away"
             ) from None
         try:
-            taken = [Taken(*row) for row in rows[1:]]
+            return [Taken(*row) for row in rows[1:]]
         except TypeError:
             line = next(number for number, row in enumerate(rows, 1) if len(row) != len(_COLUMNS))
             raise Unusable(f"{LIST}, line {line}: has not {len(_COLUMNS)} cells; mend or delete it") from None
-        # What a spreadsheet would have calculated is marked as text.
-        ids = {csv_cell(student): student for student, _ in self.attempts}
-        return {(ids.get(one.student_id, one.student_id), one.assignment): one for one in taken}
 
     def _write(self, taken: Iterable[Taken]) -> None:
         part = self.list.with_name(f".{LIST}.part")

@@ -178,8 +178,8 @@ class Roster:
         several: list[Person] = []
         for name in filter(None, names):
             keyed, named = self._by_key.get(_key(name), []), self._by_name.get(letters(name), [])
-            # What a platform shows of one may be what another is called.
-            found = [*keyed, *(one for one in named if one not in keyed)] if is_shown else keyed or named
+            # What a platform shows is a name, and may be what somebody else is called.
+            found = named or [one for one in keyed if not one.name] if is_shown else keyed or named
             if len(found) > 1:
                 exactly = [one for one in found if one.id == name and not is_shown]
                 found = exactly or [one for one in found if one in numbered] or found
