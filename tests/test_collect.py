@@ -635,12 +635,13 @@ def test_a_link_in_what_is_collected_is_told(course, capsys):
     assert sorted(told) == ["all/ada/sums.ipynb", "all/cy"]
 
 
-def test_a_time_that_no_calendar_has_keeps_nobody_back(course, capsys, monkeypatch):
+@pytest.mark.parametrize("seconds", [2.0**40, -(2.0**40), 253_402_300_000.0, -62_135_500_000.0])
+def test_a_time_that_no_calendar_has_keeps_nobody_back(course, capsys, monkeypatch, seconds):
     for name in ("ada", "grace"):
         (course / "all" / name).mkdir(parents=True)
         write(course / f"all/{name}/sums.ipynb", notebook(mark=name))
     whole = Path.stat
-    far = SimpleNamespace(st_mtime=2.0**40, st_size=10, st_mode=S_IFREG)
+    far = SimpleNamespace(st_mtime=seconds, st_size=10, st_mode=S_IFREG)
 
     def stat(path, **how):
         return (
@@ -913,6 +914,33 @@ def test_groups_of_students_are_no_students(course, capsys):
     assert out.count("as others do: if that is no student, collect what is in it; else give a roster") == 6
     collect(capsys, "all/group1", "all/group2")
     assert sorted(there(course)) == ["ada", "bob", "cyd", "dan", "eve", "fay"]
+
+
+def test_a_time_in_a_name_is_no_time_of_handing_in(course, capsys):
+    late = "13-34 - Bob - Nov 1, 2026 915 AM - Nov 28, 2026 915 PM"
+    write(course / "a.zip", archive({f"{late}/sums.ipynb": notebook()}))
+    assert "says two times" in collect(capsys, "a.zip", expect=1)
+    assert sender(["13-34 - Bob - Nov 1, 2026 915 AM - a.ipynb"], []).time.day == 1
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
+def test_a_time_at_the_end_of_the_calendar_keeps_nobody_back(course, capsys, zone):
+    (course / "course.toml").write_text(f'timezone = "{zone}"\n')
+    names = ["12-34 - Ada - Jan 1, 0001 915 AM", "13-34 - Bob - Dec 31, 9999 1159 PM"]
+    write(course / "a.zip", archive({f"{name}/sums.ipynb": notebook() for name in names}))
+    sheet = "Identifier,Full name,Last modified (submission)\n" + "".join(
+        f"Participant {number},{name},{time}\n"
+        for number, name, time in ((1, "Ada A", "0001-01-01 00:00:00"), (2, "Bob B", "9999-12-31 23:59:59"))
+    )
+    collect(capsys, "a.zip")
+    assert sorted(there(course)) == ["Ada", "Bob"]
+    moodle = {
+        f"{name}_{number}_assignsubmission_file_/sums.ipynb": notebook()
+        for number, name in ((1, "Ada A"), (2, "Bob B"))
+    }
+    write(course / "b.zip", archive(moodle))
+    collect(capsys, "b.zip", "--roster", write(course / "s.csv", sheet.encode()))
+    assert {"Ada-A", "Bob-B"} < set(there(course))
 
 
 def test_a_date_before_a_name_is_no_canvass():

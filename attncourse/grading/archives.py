@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from attncourse.grading.job import MOST_BYTES, MOST_FILES
-from attncourse.grading.platforms import numbers_in
+from attncourse.grading.platforms import YEARS, numbers_in
 from attncourse.grading.rules import Unusable
 from attncourse.grading.submitted import shown, walk
 
@@ -117,9 +117,10 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
 
 def _time(read: Callable[[], datetime.datetime]) -> datetime.datetime:
     try:
-        return read()
+        time = read()
     except (ValueError, OverflowError, OSError):
         return UNKNOWN
+    return time if time.year in YEARS else UNKNOWN
 
 
 def _packed(

@@ -22,7 +22,9 @@ BRIGHTSPACE = re.compile(
     r"^(?P<key>\d+)-\d+ - (?P<name>.+?) - (?P<time>\w+ \d{1,2}, \d{4} \d{3,4} [AP]M)(?: - .*)?$",
     re.IGNORECASE,
 )
+BRIGHTSPACES = re.compile(r" - \w+ \d{1,2}, \d{4} \d{3,4} [AP]M(?= - |$)", re.IGNORECASE)
 TIMES = ("%b %d, %Y %I%M %p", "%B %d, %Y %I%M %p")
+YEARS = range(1970, 2200)  # so far from the ends of the calendar that every time zone has them
 MOODLES = re.compile(r"_(\d+)_assignsubmission_(?:file|onlinetext)(?=_|$)")
 # Moodle's grading worksheet.
 WORKSHEET_TIMES = ("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%Y-%m-%d %H:%M:%S")
@@ -78,6 +80,9 @@ def sender(parts: Sequence[str], units: Collection[str]) -> Sender:
             doubt = f"may be of any of the numbers {several}: put it into a folder of the student's name"
             return Sender((), (), around=around, doubt=doubt)
         if found := BRIGHTSPACE.match(part):
+            if len(BRIGHTSPACES.findall(part)) > 1:
+                doubt = "says two times, of which one is no time: put it into a folder of the student's name"
+                return Sender((), (), around=around, doubt=doubt)
             time = read_time(found["time"], TIMES)
             return Sender((found["name"],), (place,), found["key"], "brightspace", time, around=around)
         if found := CANVAS.match(part):
@@ -134,7 +139,8 @@ def read_time(text: str, patterns: Sequence[str] = WORKSHEET_TIMES) -> datetime.
             # 915 PM is a quarter past nine.
             text = re.sub(r" (\d)(\d\d) ([AP]M)$", r" 0\1\2 \3", text, flags=re.IGNORECASE)
         try:
-            return datetime.datetime.strptime(text, pattern)
+            time = datetime.datetime.strptime(text, pattern)
         except ValueError:
             continue
+        return time if time.year in YEARS else None
     return None
