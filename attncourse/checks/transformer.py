@@ -2392,7 +2392,7 @@ def _which_run_cases(seed: int) -> list[Case]:
         "stuck": lambda: ("stuck", 0.0, drawn(1.35, 1.5)),
         "stuck 2": lambda: ("stuck", 0.0, drawn(1.5, 1.8)),
         "unfinished": lambda: ("unfinished", drawn(0.0, 0.05), 1.0),
-        "unfinished, lower": lambda: ("unfinished", drawn(0.38, 0.44), drawn(0.3, 0.6)),
+        "unfinished, lower": lambda: ("unfinished", drawn(0.38, 0.44), drawn(0.6, 0.8)),
         "unfinished, higher": lambda: ("unfinished", 0.0, 1.5),
     }
     listed = []
@@ -2415,7 +2415,7 @@ def _which_run_cases(seed: int) -> list[Case]:
         "low": ("rests", (0.09, 0.1), drawn(0.1, 0.15), [leak, at, above]),
         "rises": ("rests", (0.6, 0.9), -drawn(0.1, 0.15), [at, above]),
         "falls": ("unfinished", (0.09, 0.1), drawn(1.25, 1.5), [leak, at, above]),
-        "falls, low": ("unfinished", (0.09, 0.1), drawn(1.25, 1.5), [leak, (0.25, 0.4)]),
+        "falls, low": ("unfinished", (0.09, 0.1), drawn(1.25, 1.5), [leak, (0.6, 0.8)]),
     }
     for name in in_any_order(curves, seed):
         reading, (least, most), slope, wanted = curves[name]
