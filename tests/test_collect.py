@@ -905,6 +905,22 @@ def test_nobody_is_passed_over_for_a_dot_or_a_tilde(course, capsys, place):
     assert "~Eve-One" in there(course) or "Eve One" in out.partition("Unmatched:")[2]
 
 
+def test_a_folder_of_an_exercise_is_not_the_student_who_is_called_so(course, capsys):
+    lines = b"id,last_name,first_name\n1,One,Ann\n2,Two,Bob\n3,Three,Cyd\n"
+    roster = write(course / "r.csv", lines)
+    files = {}
+    for number, name in enumerate(("Ann One", "Bob Two", "Cyd Three"), 11):
+        files[f"1/{name}_{number}_assignsubmission_file_/sums.ipynb"] = notebook(mark=name)
+    write(course / "a.zip", archive(files))
+    out = collect(capsys, "a.zip", "--roster", roster, expect=1)
+    assert not there(course)
+    assert out.count("called as 1 is, and so do notebooks of 2 and 3") == 3
+    # Whose own folder it is may have one with another's name in it.
+    write(course / "b.zip", archive(dict(list(files.items())[:2])))
+    collect(capsys, "b.zip", "--roster", roster)
+    assert list(there(course)) == ["1"]
+
+
 def test_groups_of_students_are_no_students(course, capsys):
     for place in ("group1/ada", "group1/bob", "group1/cyd", "group2/dan", "group2/eve", "group2/fay"):
         (course / "all" / place).mkdir(parents=True)

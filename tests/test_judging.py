@@ -2301,6 +2301,70 @@ def test_what_comes_of_a_refused_module_is_told_wherever_it_is_imported(beside, 
     assert any("uses numpy" in one.words or "dlpack" in one.words for one in remarks)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        *[
+            (text, False)
+            for text in ("torch.Tensor", "list[int]", "Tensor | None", "batch dim", "Sequence[np.ndarray]")
+        ],
+        *[
+            (text, False)
+            for text in ("dict[str, torch.Tensor]", "Callable[[int], Tensor]", "tuple[int, ...]")
+        ],
+        *[(text, True) for text in ("box[torch.softmax]", "Box[torch.nn.Softmax]", "box | softmax", "f(x)")],
+        ("list[torch.threading.Thread]", True),
+    ],
+)
+def test_a_text_that_is_more_than_a_type_is_told(text, told):
+    source = f"def softargmax(s):\n    def inner(x: {text!r}):\n        return x\n    return s"
+    remarks = scan(TASKS["softargmax"], "softargmax", [("own", source)], ["import torch"]).remarks
+    assert any("more than a type" in one.words for one in remarks) == told
+
+
+@pytest.mark.parametrize(
+    "way", ["from functools import singledispatch", "import functools as f\nf.singledispatchmethod"]
+)
+def test_what_runs_the_texts_of_annotations_is_told(way):
+    remarks = scan(TASKS["softargmax"], "softargmax", [("own", way)], []).remarks
+    assert any("singledispatch" in one.words for one in remarks)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_what_installs_is_told_where_it_does_anything_else(told):
+    lines = {
+        False: [
+            "pip list",
+            "pip install einops",
+            "pip3 install -q --upgrade 'torch==2.1' numpy",
+            "conda list",
+            "pip",
+        ],
+        True: [
+            "pip config edit --editor sh",
+            "pip install .",
+            "pip install /tmp/x",
+            "conda run python",
+            "pip --python x",
+        ],
+    }[told]
+    for line in lines:
+        for sign in "!%" if not line.startswith("pip3") else "!":
+            remarks = scan(
+                TASKS["softargmax"], "softargmax", [("own", sign + line)], ["import torch"]
+            ).remarks
+            assert bool(remarks) == told, (sign, line, remarks)
+
+
+def test_what_is_nearly_a_norm_is_told_by_its_other_name():
+    for name in ("layer_norm", "rms_norm"):
+        source = f"def {name}(x, *more):\n    return torch.nn.CrossMapLRN2d(3)(x)"
+        assert any(
+            "CrossMapLRN2d" in one.words
+            for one in scan(TASKS[name], name, [("own", source)], ["import torch"]).remarks
+        )
+
+
 def test_a_long_chain_of_calls_is_followed_once():
     # Where it was followed from each of its calls, 57 kB took 16 seconds at each check.
     chain = "softargmax = f" + "".join(f".a{number}(b{number})" for number in range(300))

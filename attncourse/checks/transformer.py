@@ -174,6 +174,7 @@ layer_norm = Task(
         "native_batch_norm",
         "rms_norm",
         "local_response_norm",
+        "CrossMapLRN2d",
     ),
 )
 

@@ -151,6 +151,7 @@ rms_norm = Task(
         "batch_norm",
         "native_batch_norm",
         "local_response_norm",
+        "CrossMapLRN2d",
     ),
 )
 

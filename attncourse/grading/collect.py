@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -306,6 +306,10 @@ class Collection:
         students = len({name for name, *_ in people})
         numbers = Counter((name, unit) for name, unit, number in people if number)
         of_unit = Counter(one.unit for one in notebooks)
+        others: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for one in notebooks:
+            if one.person is not None and one.sender.inside:
+                others[one.person.id, one.unit].add(one.sender.inside)
         within: dict[
             tuple[str, str], set[str]
         ] = {}  # of each folder of somebody's, the folders with a notebook
@@ -317,6 +321,10 @@ class Collection:
             level, platform = one.level or 0, one.sender.platform
             if one.person is None:
                 yield ""
+            elif len(others[one.person.id, one.unit]) > 1:
+                two = " and ".join(sorted(others[one.person.id, one.unit])[:2])
+                words = f"lies in a folder that is called as {one.person.id} is, and so do notebooks of {two}"
+                yield f"{words}, by their names: rename the folder, or collect what is in it"
             elif numbers[one.person.id, one.unit] > 1:
                 several = "whom the platform knows by several numbers"
                 yield f"is of {one.person.id}, {several}: give {self._better()}"
@@ -379,7 +387,9 @@ class Collection:
             for level, names in enumerate(who.around):
                 # A zip that carries a student's name is that student's, whatever names and times stand in it.
                 if found := self._of_folder(names):
-                    return Sender(names, (level,) * len(names)), found, level
+                    other = self._inside(who, level)
+                    inside = other.id if other and other is not found else ""
+                    return Sender(names, (level,) * len(names), inside=inside), found, level
         if who.doubt:
             raise LookupError(who.doubt)
         if self.roster is not None:
@@ -415,6 +425,15 @@ class Collection:
             }
         self.spellings[person.id].add(spelled(name))
         return who, person, who.levels[-1 if who.platform else 0]
+
+    def _inside(self, who: Sender, level: int) -> Person | None:
+        """Whom the names further in fit."""
+        assert self.roster is not None
+        names = [name for name, at in zip(who.names, who.levels, strict=True) if at > level]
+        try:
+            return self.roster.find(names, who.number, bool(who.platform))
+        except LookupError:
+            return None
 
     def _of_folder(self, names: Sequence[str]) -> Person | None:
         """The student whom one of the names fits that a folder may say; LookupError if it is one each."""

@@ -27,7 +27,13 @@ SETTINGS = {
 OTHERS = {name for name, _ in default_aliases()} | {"aimport", "tensorboard"}
 # IPython puts values into a command for these.
 EXPANDED = set("{$")
-SHELL = re.compile(r"\s*(ls|pwd|echo|date|pip3?|conda|nvidia-smi|whoami|uname|df|free)\b[^;&|`${<>\n]*")
+# Of what installs, what does that by a name or tells what is there: other words have a program run.
+_INSTALLING = r"(pip3?|conda) +(install|uninstall|list|show|freeze|check|--version|-V)"
+_WORD = r"""( +(["']?\w[\w.=~!,\[\]-]*["']?|-q|-U|-y|--quiet|--upgrade|--user|--yes|--no-cache-dir))"""
+SHELL = re.compile(
+    r"\s*((ls|pwd|echo|date|nvidia-smi|whoami|uname|df|free)\b[^;&|`${<>\n]*"
+    rf"|(pip3?|conda) *|{_INSTALLING}{_WORD}*+ *)"
+)
 SHELLS = {"ls", "pip", "conda"}
 COMMANDS = {"run_line_magic": "%", "run_cell_magic": "%%", "system": "!", "getoutput": "!"}
 # Of these cell magics the rest of the cell is Python, too.

@@ -6,11 +6,13 @@ person is told of the rest: it costs nothing.
 """
 
 import ast
+import builtins
 import functools
 import itertools
 import pkgutil
 import re
 import sys
+import typing
 from collections.abc import Collection, Iterator
 
 import IPython
@@ -68,6 +70,7 @@ RUNNING = {
     *("InteractiveShell", "extract_module_locals", "embed", "start_ipython", "start_kernel", "embed_kernel"),
     *("run_threaded", "runstring", "rundocs", "measure", "extbuild", "memusage", "get_type_hints"),
     *("ForwardRef", "evaluate_forward_ref", "decorate_methods", "make_dataclass"),
+    *("singledispatch", "singledispatchmethod"),  # which run the texts of annotations
     "Function",  # whose steps PyTorch calls in the middle of something
     "barry_as_FLUFL",  # after it Python reads what its own reader refuses
     # What they write into a file can be a module's code.
@@ -80,6 +83,10 @@ _NAMED_AT = {"attrgetter": slice(None), "methodcaller": slice(1)}
 # By these all names of something can be had, to choose one.
 LISTING = {"vars", "dir"}
 _TYPE = re.compile(r"(?!.*__)[\w .,|\[\]-]*")
+# In a text that is a type and has brackets or a line: the last part of each name, and the parts before it.
+_TYPES = {*typing.__all__, "None", "Tensor", "Parameter", "Module", "ndarray", "NDArray", "Path", "...", ""}
+_TYPES |= {name for name, kind in vars(builtins).items() if isinstance(kind, type)}
+_OF_TYPES = {"torch", "nn", "np", "numpy", "npt", "typing", "collections", "abc"}
 _DOTTED = re.compile(r"\w+(\.\w+)*")
 # Python itself gives every module these.
 HIDDEN = {"__builtins__", "__loader__", "__spec__"}
@@ -176,7 +183,7 @@ def _unusual(node: ast.AST, called: Collection[ast.AST], shells: Collection[ast.
         if replaces or inner or _is_way(node.attr) or (is_value and _is_module(node.attr)):
             yield node.attr
     elif isinstance(node, ast.arg | ast.AnnAssign) and _is_called_in_words(node.annotation):
-        yield "a call in an annotation"
+        yield "an annotation that is more than a type"
     elif isinstance(node, ast.FunctionDef) and _is_hidden(node.name) and node.name not in METHODS | DEFINED:
         yield node.name
     elif isinstance(node, ast.Name):
@@ -197,9 +204,18 @@ def _is_of_a_library(node: ast.AST) -> bool:
 def _is_called_in_words(annotation: ast.AST | None) -> bool:
     """Whether a text, which Python runs for whoever asks for the types, is more than the name of a type."""
     return annotation is not None and any(
-        isinstance(part, ast.Constant) and isinstance(part.value, str) and not _TYPE.fullmatch(part.value)
+        isinstance(part, ast.Constant) and isinstance(part.value, str) and not _is_type(part.value)
         for part in ast.walk(annotation)
     )
+
+
+def _is_type(text: str) -> bool:
+    if not _TYPE.fullmatch(text):
+        return False
+    if not {"[", "|"} & set(text):
+        return True
+    names = (word.strip().rpartition(".") for word in re.split(r"[\[\],|]", text))
+    return all(last in _TYPES and {*before.split(".")} <= _OF_TYPES | {""} for before, _, last in names)
 
 
 def _chooses_code(call: ast.Call) -> str:

@@ -56,6 +56,8 @@ class Sender:
         Whether the platform says that it was late.
     around : tuple of tuple of str
         The names of each folder and zip around the one that the platform has named, or else around the file.
+    inside : str
+        Whom of the roster a name further in fits, if that is somebody else.
     doubt : str
         Why the name does not say who handed in, though a platform's signs stand in it; continues the name.
     """
@@ -67,6 +69,7 @@ class Sender:
     time: datetime.datetime | None = None
     late: bool = False
     around: tuple[tuple[str, ...], ...] = ()
+    inside: str = ""
     doubt: str = ""
 
 
