@@ -921,6 +921,16 @@ def test_a_folder_of_an_exercise_is_not_the_student_who_is_called_so(course, cap
     assert list(there(course)) == ["1"]
 
 
+def test_who_was_collected_before_there_was_a_roster_is_told(course, capsys):
+    (course / "all/Ada Lovelace").mkdir(parents=True)
+    write(course / "all/Ada Lovelace/sums.ipynb", notebook())
+    collect(capsys, "all")
+    out = collect(capsys, "all", "--roster", write(course / "two.csv", TWO))
+    assert sorted(there(course)) == ["Ada-Lovelace", "ada"]
+    assert "Left over: Ada-Lovelace was collected before and is not on the roster" in out
+    assert "Left over: ada" not in out
+
+
 def test_groups_of_students_are_no_students(course, capsys):
     for place in ("group1/ada", "group1/bob", "group1/cyd", "group2/dan", "group2/eve", "group2/fay"):
         (course / "all" / place).mkdir(parents=True)

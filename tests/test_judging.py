@@ -1763,6 +1763,21 @@ def test_the_python_of_a_notebook_counts_where_it_is_newer(gradebook):
 
 
 @pytest.mark.slow
+def test_what_the_course_computes_is_there_below_the_check_of_that_name_only_and_that_is_told(tmp_path):
+    packed = "def packed_mask(document):\n    length = document.shape[-1]\n"
+    packed += "    same = document[..., :, None] == document[..., None, :]\n"
+    packed += "    return same & attncourse.causal_mask(length, length)"
+    causal = "def causal_mask(num_queries, num_keys):\n    return torch.ones(num_queries, num_keys).bool()"
+    first = [new_code_cell(causal), check_cell("causal", "checks.causal_mask(causal_mask)")]
+    second = [new_code_cell(packed), check_cell("packed", "checks.packed_mask(packed_mask)")]
+    head = new_code_cell("import attncourse\nimport torch\nfrom attncourse import checks")
+    assert mark(executed([head, *first, *second], tmp_path), "packed")
+    nb = executed([head, *second, *first], tmp_path)
+    assert not mark(nb, "packed")
+    assert "put the checks back in their order" in text_of(nb, "packed")
+
+
+@pytest.mark.slow
 def test_who_writes_for_a_newer_python_is_told_and_so_is_the_instructor(tmp_path):
     newer = "def newer[T](q: T, k: T, v: T):\n    return q" if sys.version_info < (3, 12) else "def newer(:"
     cells = [new_code_cell(HEAD), new_code_cell(newer), check_cell("new", "checks.attention(newer)")]

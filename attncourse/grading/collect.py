@@ -512,13 +512,14 @@ class Collection:
         """What was brought before."""
         # What a spreadsheet would have calculated is marked as text.
         ids = {csv_cell(student): student for student, _ in self.attempts}
-        return {(ids.get(one.student_id, one.student_id), one.assignment): one for one in self._rows}
+        return {(ids.get(one.student_id, one.student_id), one.assignment): one for one in self.brought}
 
     def _brought(self, person: Person) -> list[Taken]:
-        return [one for one in self._rows if one.student_id == csv_cell(person.id)]
+        return [one for one in self.brought if one.student_id == csv_cell(person.id)]
 
     @functools.cached_property
-    def _rows(self) -> list[Taken]:
+    def brought(self) -> list[Taken]:
+        """What runs before this one have copied."""
         if not self.list.exists():
             return []
         try:
@@ -701,6 +702,11 @@ def summary(
         there = set(map(spelled, there))
         absent = [one for one in roster.people if spelled(one.id) not in there]
         lines += [f"Absent: {one.id}{f' ({one.name})' if one.name else ''}" for one in absent]
+    if roster is not None:
+        known = {csv_cell(one.id) for one in roster.people}
+        before = sorted({one.student_id for one in collection.brought} - known)
+        words = "was collected before and is not on the roster: if it is somebody who is, delete submitted/"
+        lines += [f"Left over: {student} {words}{student}" for student in before]
     lines += [f"Unmatched: {words}" for words in collection.unmatched]
     others = sorted(collection.others, key=lambda words: words.endswith(_OTHER))
     lines += [f"Left where it is: {words}" for words in others[:MOST_LINES]]

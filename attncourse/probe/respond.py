@@ -32,6 +32,7 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
         Gives the student's answer.
     """
     from IPython import get_ipython
+    from IPython.core.error import StdinNotImplementedError
     from IPython.display import publish_display_data
 
     question = decode(get_ipython().get_parent()["content"][ASKED])
@@ -59,7 +60,13 @@ def respond(nonce: str, answer: Callable[[], Any]) -> None:
             contextlib.redirect_stdout(_Unflushed(sys.stdout)),
             contextlib.redirect_stderr(_Unflushed(sys.stderr)),
         ):
-            return get_ipython().kernel.raw_input(nonce + text)
+            try:
+                return get_ipython().kernel.raw_input(nonce + text)
+            except StdinNotImplementedError:
+                words = (
+                    "what the course computes for this answer is there only below the check of the same name"
+                )
+                raise RuntimeError(f"in grading, {words}: put the checks back in their order") from None
 
     absent.serve(
         [
