@@ -32,7 +32,8 @@ from quick_course import RIGHT, UNIT, WRONG, answered, gradebook_of, new_course
 from attncourse.grading import archives, autograding, grader, upload
 from attncourse.grading.__main__ import main
 from attncourse.grading.archives import delivered
-from attncourse.grading.collect import Collection, Notebook
+from attncourse.grading.collect import Collection
+from attncourse.grading.doubts import Delivery, Notebook
 from attncourse.grading.platforms import attempt, sender
 from attncourse.grading.roster import Person
 
@@ -415,7 +416,7 @@ def test_one_students_units_in_one_folder_are_no_class(course):
     def doubts(*units):
         person = Person("ada")
         each = [Notebook(unit, found, "", course, who, person, who.levels[0]) for unit in units]
-        return list(Collection._doubts(SimpleNamespace(roster=None), each))
+        return list(map(Delivery(each, has_roster=False).doubt, each))
 
     assert doubts("a", "b", "c") == ["", "", ""]
     assert all(doubts("a", "a", "a"))

@@ -5,14 +5,12 @@ import csv
 import datetime
 import functools
 import hashlib
-import itertools
 import json
 import os
 import re
 import sys
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,6 +19,7 @@ from attncourse.grading import leftovers
 from attncourse.grading.archives import Found, delivered
 from attncourse.grading.autograding import text_of
 from attncourse.grading.course import Course
+from attncourse.grading.doubts import Delivery, Notebook
 from attncourse.grading.grader import Grader
 from attncourse.grading.harmless import csv_cell, one_line
 from attncourse.grading.job import Graded, Job, NotGraded
@@ -45,7 +44,6 @@ It gives everyone a name in the gradebook"""
 
 LIST = "collected.csv"
 PACKED = (".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
-A_CLASS = 3  # so many notebooks in one folder may be a class
 # Of so many attempts of one student the best is looked for, and so much of what is left over is shown.
 MOST_ATTEMPTS, MOST_LINES, LONGEST_LINE = 10, 100, 1000
 
@@ -65,26 +63,6 @@ class Taken:
     def places(self) -> list[str]:
         """The names in the source: of folders, zips, and the file."""
         return re.split(": |/", self.source)
-
-
-@dataclass(frozen=True)
-class Notebook:
-    """A notebook of a unit, and whose it is by its own name, with its content in `kept`."""
-
-    unit: str
-    found: Found
-    sha256: str
-    kept: Path
-    sender: Sender
-    person: Person | None
-    level: int | None  # how far in the name stands
-    reason: str = ""  # why it is nobody's
-    fits: bool = True  # whether it has cells of the unit
-
-    @property
-    def in_zip(self) -> bool:
-        """Whether the name stands in a zip, which may be a student's: not that of one whole delivery."""
-        return any(place < (self.level or 0) for place in self.found.zips)
 
 
 @dataclass(frozen=True)
@@ -239,7 +217,9 @@ class Collection:
 
     def _add(self, notebooks: Sequence[Notebook]) -> None:
         """Take the notebooks of one delivery, each as somebody's."""
-        for one, doubt in zip(notebooks, self._doubts(notebooks), strict=True):
+        delivery = Delivery(notebooks, self.roster is not None)
+        for one in notebooks:
+            doubt = delivery.doubt(one)
             if one.person is not None and not doubt:
                 doubt = self._several_numbers(one.person, one.unit, one.sender)
             if one.person is None or doubt:
@@ -284,83 +264,6 @@ class Collection:
 
     def _better(self) -> str:
         return "a roster" if self.roster is None else "a roster with its numbers"
-
-    def _doubts(self, notebooks: Sequence[Notebook]) -> Iterator[str]:
-        """Why each is not certain to be whose it seems, beside the others of its delivery; empty if it is.
-
-        Where all names stand equally far in, those who made the delivery have written them. Where one stands
-        further in, or in a zip while others do not, whoever handed in what it stands in may have.
-        """
-        named = [one for one in notebooks if one.level is not None]
-        levels = {in_zip: {one.level for one in named if one.in_zip == in_zip} for in_zip in (False, True)}
-        equally = 2 * len(named) > len(notebooks)
-        # A student is named twice in one delivery, inside of things that anybody may have called anything.
-        places: dict[tuple[str, str, bool], set[tuple[str, ...]]] = {}
-        for one in named:
-            if one.person is not None and not one.sender.platform:
-                inside = places.setdefault((one.person.id, one.unit, one.in_zip), set())
-                inside.add(one.found.parts[: one.level])
-        folders = zip(*(one.found.parts[:-1] for one in notebooks), strict=False)
-        outer = [names[0] for names in itertools.takewhile(lambda names: len(set(names)) == 1, folders)]
-        people = {(one.person.id, one.unit, one.sender.number) for one in notebooks if one.person is not None}
-        students = len({name for name, *_ in people})
-        numbers = Counter((name, unit) for name, unit, number in people if number)
-        of_unit = Counter(one.unit for one in notebooks)
-        others: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for one in notebooks:
-            if one.person is not None and one.sender.inside:
-                others[one.person.id, one.unit].add(one.sender.inside)
-        within: dict[
-            tuple[str, str], set[str]
-        ] = {}  # of each folder of somebody's, the folders with a notebook
-        for one in notebooks:
-            if one.person is not None:
-                folders_in = one.found.parts[(one.level or 0) + 1 : -1]
-                within.setdefault((one.person.id, one.unit), set()).update(folders_in[:1])
-        for one in notebooks:
-            level, platform = one.level or 0, one.sender.platform
-            if one.person is None:
-                yield ""
-            elif len(others[one.person.id, one.unit]) > 1:
-                two = " and ".join(sorted(others[one.person.id, one.unit])[:2])
-                words = f"lies in a folder that is called as {one.person.id} is, and so do notebooks of {two}"
-                yield f"{words}, by their names: rename the folder, or collect what is in it"
-            elif numbers[one.person.id, one.unit] > 1:
-                several = "whom the platform knows by several numbers"
-                yield f"is of {one.person.id}, {several}: give {self._better()}"
-            elif (
-                # A platform's folder holds a class: without a roster nothing else tells it from a student's.
-                (bool(platform) and (level > len(outer) or (level > 0 and students < A_CLASS)))
-                if self.roster is None
-                else level > len(outer)
-                and (
-                    not equally
-                    or len(levels[one.in_zip]) > 1
-                    or (one.in_zip and levels[False])
-                    or len(places.get((one.person.id, one.unit, one.in_zip), ())) > 1
-                )
-            ):
-                place = repr("/".join(one.found.parts[:level]))
-                yield (
-                    f"is {one.person.id}'s by a name inside of {place}, which may be a student's folder: "
-                    f"if it is, call it by their name; if not, collect what is in it, or give a roster"
-                    if self.roster is None
-                    else f"is {one.person.id}'s by a name inside of {place}, and not all are named so far "
-                    f"in, or {one.person.id} twice: if {place} is one student's, call it by their name; "
-                    "if not, collect it by itself"
-                )
-            elif self.roster is None and not platform and level < len(outer) and of_unit[one.unit] >= A_CLASS:
-                yield (
-                    f"lies in {'/'.join(outer)!r} like all others: "
-                    "if that is no student, collect what is in it; else give a roster"
-                )
-            elif self.roster is None and not platform and len(within[one.person.id, one.unit]) >= A_CLASS:
-                yield (
-                    f"lies in a folder in {one.found.parts[level]!r}, as others do: "
-                    "if that is no student, collect what is in it; else give a roster"
-                )
-            else:
-                yield ""
 
     def _keep(self, one: Attempt) -> None:
         """Keep an attempt: of several the last comes to stand at the end, and only its file stays."""
