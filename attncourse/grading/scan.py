@@ -177,7 +177,7 @@ def scan(
             # Probes of their own many notebooks have.
             own_probe = last == "probe" and "." in name and not name.startswith("attncourse.")
             hidden |= unwanted is forbidden and last in CALLING
-            if unwanted is forbidden and name.partition(".")[0] in forbidden:  # a whole module
+            if unwanted is forbidden and name.partition(".")[0] in forbidden & ordinary.MODULES:
                 hidden, last = True, name.partition(".")[0]
             hidden |= name.startswith("builtins.") and bool(ordinary.KEPT.fullmatch(last))
             hidden |= unwanted is SUSPICIOUS and last.startswith("register_module_")
