@@ -627,13 +627,13 @@ def test_a_link_in_what_is_collected_is_told(course, capsys):
         (course / "all" / name).mkdir(parents=True)
         write(course / f"{name}.ipynb", notebook(mark=name))
     write(course / "all/grace/sums.ipynb", notebook(mark="grace"))
-    (course / "all/ada/sums.ipynb").symlink_to(course / "ada.ipynb")
+    (course / "all/ada/sums.IPYNB").symlink_to(course / "ada.ipynb")
     (course / "all/cy").symlink_to(course / "all/grace")
     (course / "all/grace/data").symlink_to(course / "all/ada")
     out = collect(capsys, "all", expect=1)
     assert list(there(course)) == ["grace"]
     told = [line.split()[1] for line in out.splitlines() if "is a link" in line]
-    assert sorted(told) == ["all/ada/sums.ipynb", "all/cy"]
+    assert sorted(told) == ["all/ada/sums.IPYNB", "all/cy"]
 
 
 @pytest.mark.parametrize("seconds", [2.0**40, -(2.0**40), 253_402_300_000.0, -62_135_500_000.0])

@@ -75,7 +75,7 @@ def delivered(path: Path) -> Iterator[Found | str]:
             parts = file.relative_to(path).parts
             if _hidden(parts):
                 yield f"{shown(file)} {HIDDEN}"
-            elif file.is_symlink() and not _junk(parts) and (file.suffix in READ or len(parts) == 1):
+            elif file.is_symlink() and not _junk(parts) and (file.suffix.lower() in READ or len(parts) == 1):
                 yield f"{shown(file)} is a link: what it leads to is not looked at; put that here"
             elif file.is_file() and not file.is_symlink() and not _junk(parts):
                 yield from _file(file, parts)
@@ -96,7 +96,7 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
     kind = path.suffix.lower()
     try:
         status = path.stat()
-        time = _time(lambda: datetime.datetime.fromtimestamp(status.st_mtime))
+        time = _time(datetime.datetime.fromtimestamp, status.st_mtime)
         if kind not in READ:
             yield Found(shown(path), parts, time, b"")
             return
@@ -115,9 +115,9 @@ def _file(path: Path, parts: tuple[str, ...]) -> Iterator[Found | str]:
         yield Found(shown(path), parts, time, content)
 
 
-def _time(read: Callable[[], datetime.datetime]) -> datetime.datetime:
+def _time(make: Callable[..., datetime.datetime], *given: float) -> datetime.datetime:
     try:
-        time = read()
+        time = make(*given)
     except (ValueError, OverflowError, OSError):
         return UNKNOWN
     return time if time.year in YEARS else UNKNOWN
@@ -168,8 +168,7 @@ def _zip(
             continue
         if not parts or member.is_dir() or _junk(parts):
             continue
-        date = member.date_time
-        time = put_there or _time(lambda date=date: datetime.datetime(*date))  # type: ignore[misc]
+        time = put_there or _time(datetime.datetime, *member.date_time)
         kind = PurePosixPath(parts[-1]).suffix.lower()
         if kind not in READ:
             yield Found(inside, (*around, *parts), time, b"", zips)

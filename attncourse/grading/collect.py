@@ -19,7 +19,7 @@ from attncourse.grading import leftovers
 from attncourse.grading.archives import Found, delivered
 from attncourse.grading.autograding import text_of
 from attncourse.grading.course import Course
-from attncourse.grading.doubts import Delivery, Notebook
+from attncourse.grading.doubts import Delivery, Notebook, known_by_several_numbers
 from attncourse.grading.grader import Grader
 from attncourse.grading.harmless import csv_cell, one_line
 from attncourse.grading.job import Graded, Job, NotGraded
@@ -248,7 +248,7 @@ class Collection:
             self.numbers[whose] = {
                 one for place in places for one in numbers_in(place) if unit or not MOODLES.search(place)
             }
-        words = f"is of {person.id}, whom the platform knows by several numbers: give {self._better()}"
+        words = known_by_several_numbers(person.id, self.roster is not None)
         if self.numbers[whose] and number not in self.numbers[whose]:
             self.several.add(whose)
             self._give_up(person.id, words, unit)
@@ -261,9 +261,6 @@ class Collection:
             for one in self.attempts.pop(whose):
                 self.unmatched.append(f"{one.found.place} {words}")
                 one.kept.unlink(missing_ok=True)
-
-    def _better(self) -> str:
-        return "a roster" if self.roster is None else "a roster with its numbers"
 
     def _keep(self, one: Attempt) -> None:
         """Keep an attempt: of several the last comes to stand at the end, and only its file stays."""

@@ -38,6 +38,12 @@ class Notebook:
         return self.person.id if self.person else "", self.unit
 
 
+def known_by_several_numbers(student: str, has_roster: bool) -> str:
+    """Why nobody can tell who handed in, in words that continue the place of a notebook."""
+    better = "a roster with its numbers" if has_roster else "a roster"
+    return f"is of {student}, whom the platform knows by several numbers: give {better}"
+
+
 class Delivery:
     """The notebooks of one delivery, which together say what the names of each are worth.
 
@@ -96,8 +102,7 @@ class Delivery:
     def _has_several_numbers(self, one: Notebook) -> str:
         if len(self.numbers[one.whose]) < 2:
             return ""
-        better = "a roster with its numbers" if self.has_roster else "a roster"
-        return f"is of {one.whose[0]}, whom the platform knows by several numbers: give {better}"
+        return known_by_several_numbers(one.whose[0], self.has_roster)
 
     def _is_named_inside(self, one: Notebook) -> str:
         """With a roster: whether the name stands in something that may be another student's.
