@@ -850,6 +850,11 @@ def test_an_address_that_two_share_makes_nobody_another(course, capsys):
         write(place / "sums.ipynb", notebook(mark=mark))
         collect(capsys, mark, "--roster", roster)
         assert there(course) == {"ada": notebook(mark=mark)}
+    roster.write_text("\n".join([lines[0], *lines[2:]]))
+    (course / "fifth/Zoe Zed_12_assignsubmission_file_").mkdir(parents=True)
+    write(course / "fifth/Zoe Zed_12_assignsubmission_file_/sums.ipynb", notebook(mark="Zoe's"))
+    collect(capsys, "fifth", "--roster", roster)
+    assert there(course) == {"ada": notebook(mark="fourth"), "zoe": notebook(mark="Zoe's")}
 
 
 def test_nor_are_they_one_in_two_runs(course, capsys):
